@@ -1,0 +1,45 @@
+# make demo     train a capsule network on real images, from a bare Debian 12
+# make test     build everything and run every test
+# make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
+# make lint     format and static checks   make format    apply the format
+
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS ?= $(shell nproc)
+SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+
+.PHONY: all build test demo bench sanitize lint format packages
+
+all: build
+
+packages:
+	@scripts/install-packages
+
+$(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json | packages
+	cmake --preset $(PRESET)
+
+build: packages $(BUILD)/build.ninja
+	cmake --build $(BUILD) --parallel $(JOBS)
+
+test: build
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
+
+demo: build
+	scripts/demo $(BUILD)/remcaps
+
+bench: build
+	scripts/bench $(BUILD)
+
+sanitize:
+	@scripts/install-packages
+	cmake --preset asan-ubsan
+	cmake --build build/asan-ubsan --parallel $(JOBS)
+	scripts/run-sanitized build/asan-ubsan
+
+lint:
+	@scripts/install-packages lint
+	scripts/lint
+
+format:
+	@scripts/install-packages lint
+	clang-format -i $(SOURCES)

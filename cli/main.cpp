@@ -1,0 +1,75 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "cli/commands.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/names.h"
+#include "remcaps/base/runtime.h"
+#include "remcaps/base/version.h"
+
+namespace {
+
+enum ExitCode { kFine = 0, kFailed = 1, kWrongUsage = 2 };
+
+// The subcommand the words on the command line have reached, for its own list of flags.
+const CLI::App* deepest(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+// Names the word that was not understood and the one that was probably meant.
+std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, char** argv) {
+  const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const std::string message = error.what();
+  if (!extra && !missing) return message;
+
+  const CLI::App* at = deepest(&app);
+  std::vector<std::string> known;
+  for (const auto* option : at->get_options())
+    for (const auto& name : option->get_lnames()) known.push_back("--" + name);
+  for (const auto* command : at->get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(command->get_name());
+  for (char** argument = argv + 1; *argument != nullptr; ++argument) {
+    const std::string word = std::string(*argument).substr(0, std::string(*argument).find('='));
+    const bool blamed = extra ? message.find(word) != std::string::npos : word[0] != '-';
+    if (!blamed || std::find(known.begin(), known.end(), word) != known.end()) continue;
+    const std::string nearest = remcaps::nearest_name(word, known);
+    if (!nearest.empty()) return fmt::format("unknown argument {}; did you mean {}?", word, nearest);
+  }
+  return message;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  remcaps::prepare_process(argv);
+
+  CLI::App app{"remcaps: capsule networks, their parse trees, and Routing Entropy Minimization"};
+  app.name("remcaps");
+  app.set_version_flag("--version", std::string("remcaps ") + remcaps::kVersion);
+  app.require_subcommand(1);
+  app.footer("Example:\n  remcaps train fashion-mnist/eff-capsnet --seed 42\n\n"
+             "remcaps COMMAND --help shows a command's options and an example.");
+  remcaps::cli::add_info(app);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "remcaps: {} (remcaps {}--help)\n", with_suggestion(app, error, argv),
+               deepest(&app) == &app ? "" : deepest(&app)->get_name() + " ");
+    return kWrongUsage;
+  } catch (const remcaps::UsageError& error) {
+    fmt::print(stderr, "remcaps: {}\n", error.what());
+    return kWrongUsage;
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "remcaps: {}\n", error.what_without_backtrace());
+    return kFailed;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "remcaps: {}\n", error.what());
+    return kFailed;
+  }
+  return kFine;
+}

@@ -1,0 +1,54 @@
+# Every library the project uses, and what happens where an optional one is missing.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# The hot loops are libtorch's and the kernels' own: -O3 would only slow the build down.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # A precompiled header is only cached when ccache may ignore the time stamps inside it.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${CCACHE_PROGRAM})
+endif()
+
+# Debian's Caffe2 config asks for targets it never uses in a CPU build; its warnings are not ours.
+find_package(Torch REQUIRED QUIET)
+message(STATUS "libtorch ${Torch_VERSION} (${TORCH_INSTALL_PREFIX})")
+
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(Threads REQUIRED)
+
+# yaml-cpp renamed its target in 0.8.
+if(NOT TARGET yaml-cpp::yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+endif()
+
+find_package(PkgConfig)
+macro(remcaps_optional name module feature)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(${name} IMPORTED_TARGET GLOBAL QUIET ${module})
+  endif()
+  if(${name}_FOUND)
+    message(STATUS "${module} ${${name}_VERSION}: ${feature} on")
+  else()
+    message(STATUS "${module} not found: ${feature} off")
+  endif()
+endmacro()
+remcaps_optional(MATIO matio "MAT files (SVHN, affNIST)")
+remcaps_optional(HIGHWAY libhwy "SIMD kernels")
+remcaps_optional(CURL libcurl "data fetch")

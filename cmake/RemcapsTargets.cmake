@@ -1,0 +1,50 @@
+# remcaps_library(folder SOURCES ... DEPENDS ... [LINK ...])
+#   One static library per folder, remcaps::<folder>: what a folder may include is what it links.
+
+# -fPIC everywhere, programs too: one precompiled header can only serve targets with the same flags.
+set(REMCAPS_FLAGS -fPIC -Wall -Wextra -Werror)
+
+add_library(remcaps_options INTERFACE)
+target_compile_features(remcaps_options INTERFACE cxx_std_20)
+target_include_directories(remcaps_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+target_include_directories(remcaps_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(remcaps_options INTERFACE ${TORCH_LIBRARIES} fmt::fmt Threads::Threads)
+if(REMCAPS_SANITIZE)
+  target_compile_options(remcaps_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
+  target_link_options(remcaps_options INTERFACE -fsanitize=address,undefined)
+endif()
+
+# torch's headers take most of a compilation: they are parsed once, here, for every target.
+file(WRITE ${CMAKE_BINARY_DIR}/pch/empty.cpp "")
+add_library(remcaps_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cpp)
+target_link_libraries(remcaps_pch PRIVATE remcaps_options)
+target_compile_options(remcaps_pch PRIVATE ${REMCAPS_FLAGS})
+target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/base/pch.h)
+
+function(remcaps_compile target)
+  target_compile_options(${target} PRIVATE ${REMCAPS_FLAGS})
+  target_precompile_headers(${target} REUSE_FROM remcaps_pch)
+endfunction()
+
+function(remcaps_library folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  set(target remcaps_${folder})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(remcaps::${folder} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
+  target_link_libraries(${target} PUBLIC remcaps_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
+  remcaps_compile(${target})
+  set_property(GLOBAL APPEND PROPERTY REMCAPS_LIBRARIES ${target})
+endfunction()
+
+# remcaps_test(folder SOURCES ... DEPENDS ...)   one test program per folder, one CTest per TEST().
+function(remcaps_test folder)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  set(target test_${folder})
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE ${ARG_DEPENDS} remcaps_test_main GTest::gtest GTest::gmock)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  remcaps_compile(${target})
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${folder} TIMEOUT 600)
+endfunction()

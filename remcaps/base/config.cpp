@@ -1,0 +1,204 @@
+#include "remcaps/base/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/names.h"
+
+namespace remcaps {
+namespace {
+
+std::string text_of(const YAML::Node& node) {
+  YAML::Emitter emitter;
+  emitter << YAML::Flow << node;
+  return emitter.good() ? emitter.c_str() : "?";
+}
+
+}  // namespace
+
+ConfigSection::ConfigSection(YAML::Node node, std::string source, std::string prefix)
+    : node_(node ? node : YAML::Node(YAML::NodeType::Map)),
+      source_(std::move(source)),
+      prefix_(std::move(prefix)),
+      resolved_(YAML::NodeType::Map) {
+  if (node_.IsNull()) node_ = YAML::Node(YAML::NodeType::Map);
+  if (!node_.IsMap())
+    throw UsageError(fmt::format("recipe {}: {} is {}; expected a section of keys", source_,
+                                 prefix_.empty() ? "the file" : prefix_, text_of(node_)));
+}
+
+std::string ConfigSection::describe(const std::string& name) const {
+  return fmt::format("recipe {}: {}{}{}", source_, prefix_, prefix_.empty() ? "" : ".", name);
+}
+
+void ConfigSection::reject(const std::string& name, const std::string& found,
+                           const std::string& expected) const {
+  throw UsageError(fmt::format("{} is {}; expected {}", describe(name), found, expected));
+}
+
+bool ConfigSection::has(const std::string& name) const {
+  const YAML::Node node = node_;  // operator[] on a const node does not insert
+  return static_cast<bool>(node[name]);
+}
+
+template <typename T>
+bool ConfigSection::read(const std::string& name, T& value, const char* expected) {
+  known_.push_back(name);
+  const YAML::Node& node = node_;
+  const YAML::Node found = node[name];
+  if (!found) return false;
+  try {
+    value = found.as<T>();
+  } catch (const YAML::Exception&) {
+    reject(name, text_of(found), expected);
+  }
+  return true;
+}
+
+void ConfigSection::key(const std::string& name, bool& value) {
+  read(name, value, "true or false");
+  resolved_[name] = value;
+}
+
+void ConfigSection::key(const std::string& name, int64_t& value, IntRange range) {
+  read(name, value, "a whole number");
+  if (value < range.low || value > range.high)
+    reject(name, std::to_string(value), fmt::format("{} to {}", range.low, range.high));
+  resolved_[name] = value;
+}
+
+void ConfigSection::key(const std::string& name, double& value, Range range) {
+  read(name, value, "a number");
+  if (!(value >= range.low && value <= range.high))
+    reject(name, fmt::format("{}", value), fmt::format("{} to {}", range.low, range.high));
+  resolved_[name] = fmt::format("{}", value);
+}
+
+void ConfigSection::key(const std::string& name, std::string& value) {
+  read(name, value, "a text");
+  resolved_[name] = value;
+}
+
+void ConfigSection::key(const std::string& name, std::string& value,
+                        const std::vector<std::string>& allowed) {
+  read(name, value, "a name");
+  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+    reject(name, "\"" + value + "\"", fmt::format("one of {}", fmt::join(allowed, ", ")));
+  resolved_[name] = value;
+}
+
+void ConfigSection::key(const std::string& name, std::vector<int64_t>& value, IntRange range) {
+  read(name, value, "a list of whole numbers");
+  for (const int64_t item : value)
+    if (item < range.low || item > range.high)
+      reject(name, fmt::format("[{}]", fmt::join(value, ", ")),
+             fmt::format("numbers from {} to {}", range.low, range.high));
+  resolved_[name] = value;
+}
+
+void ConfigSection::key(const std::string& name, std::vector<double>& value, Range range) {
+  read(name, value, "a list of numbers");
+  YAML::Node list(YAML::NodeType::Sequence);
+  for (const double item : value) {
+    if (!(item >= range.low && item <= range.high))
+      reject(name, fmt::format("[{}]", fmt::join(value, ", ")),
+             fmt::format("numbers from {} to {}", range.low, range.high));
+    list.push_back(fmt::format("{}", item));
+  }
+  resolved_[name] = list;
+}
+
+void ConfigSection::key(const std::string& name, std::vector<std::string>& value) {
+  read(name, value, "a list of names");
+  resolved_[name] = value;
+}
+
+ConfigSection ConfigSection::section(const std::string& name) {
+  known_.push_back(name);
+  const YAML::Node& node = node_;
+  const YAML::Node child = node[name];
+  return ConfigSection(child ? child : YAML::Node(YAML::NodeType::Map), source_,
+                       prefix_.empty() ? name : prefix_ + "." + name);
+}
+
+void ConfigSection::adopt(const std::string& name, const ConfigSection& child) {
+  resolved_[name] = child.resolved();
+}
+
+void ConfigSection::finish() const {
+  for (const auto& entry : node_) {
+    const auto name = entry.first.as<std::string>();
+    if (std::find(known_.begin(), known_.end(), name) == known_.end())
+      throw UsageError(
+          fmt::format("{} is not a known key{}", describe(name), suggestion(name, known_)));
+  }
+}
+
+YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over) {
+  if (!base || !base.IsMap() || !over || !over.IsMap()) return YAML::Clone(over);
+  YAML::Node merged = YAML::Clone(base);
+  for (const auto& entry : over) {
+    const auto name = entry.first.as<std::string>();
+    const YAML::Node& read_only = base;
+    merged[name] = read_only[name] ? merge_yaml(read_only[name], entry.second) : YAML::Clone(entry.second);
+  }
+  return merged;
+}
+
+namespace {
+
+YAML::Node load_yaml(const std::string& path, int depth) {
+  namespace fs = std::filesystem;
+  check(depth < 16, "{}: includes nest deeper than 16 files (a circle?)", path);
+  YAML::Node own;
+  try {
+    own = YAML::Load(read_file(path));
+  } catch (const YAML::Exception& error) {
+    throw UsageError(fmt::format("{}:{}: {}", path, error.mark.line + 1, error.msg));
+  }
+  if (!own || own.IsNull()) own = YAML::Node(YAML::NodeType::Map);
+  if (!own.IsMap()) throw UsageError(fmt::format("{}: expected a file of keys and sections", path));
+  YAML::Node merged(YAML::NodeType::Map);
+  if (const YAML::Node includes = own["include"]) {
+    const auto files = includes.IsSequence() ? includes.as<std::vector<std::string>>()
+                                             : std::vector{includes.as<std::string>()};
+    for (const auto& file : files)
+      merged = merge_yaml(merged, load_yaml((fs::path(path).parent_path() / file).string(), depth + 1));
+    own.remove("include");
+  }
+  return merge_yaml(merged, own);
+}
+
+}  // namespace
+
+YAML::Node load_yaml_with_includes(const std::string& path) {
+  return load_yaml(path, 0);
+}
+
+void set_yaml_path(YAML::Node& root, const std::string& assignment) {
+  const auto equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("--set {}: expected key=value", assignment));
+  YAML::Node value;
+  try {
+    value = YAML::Load(assignment.substr(equals + 1));
+  } catch (const YAML::Exception& error) {
+    throw UsageError(fmt::format("--set {}: {}", assignment, error.msg));
+  }
+  // Builds {a: {b: {c: value}}} from the inside out and merges it, so no alias can be shared.
+  std::string path = assignment.substr(0, equals);
+  while (true) {
+    const auto dot = path.rfind('.');
+    YAML::Node outer(YAML::NodeType::Map);
+    outer[dot == std::string::npos ? path : path.substr(dot + 1)] = value;
+    value = outer;
+    if (dot == std::string::npos) break;
+    path.resize(dot);
+  }
+  root = merge_yaml(root, value);
+}
+
+}  // namespace remcaps

@@ -1,0 +1,84 @@
+// Strict reading of YAML sections into option structs.
+//
+// A struct's options are bound to keys in one function, which then serves three ends: reading with
+// range checks, rejecting unknown keys (with the nearest known one), and writing the resolved recipe.
+//
+//   void bind(ConfigSection& section, LossOptions& options) {
+//     section.key("m_plus", options.m_plus, {0.0, 1.0});
+//     section.key("m_minus", options.m_minus, {0.0, 1.0});
+//   }
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace remcaps {
+
+struct IntRange {
+  int64_t low, high;
+};
+struct Range {
+  double low, high;
+};
+
+class ConfigSection {
+ public:
+  /// `node` may be null (every option keeps its default). `source` names the recipe in errors,
+  /// `prefix` is the section's own path ("routing").
+  ConfigSection(YAML::Node node, std::string source, std::string prefix = "");
+
+  void key(const std::string& name, bool& value);
+  void key(const std::string& name, int64_t& value, IntRange range);
+  void key(const std::string& name, double& value, Range range);
+  void key(const std::string& name, std::string& value);
+  /// A name out of a fixed list.
+  void key(const std::string& name, std::string& value, const std::vector<std::string>& allowed);
+  void key(const std::string& name, std::vector<int64_t>& value, IntRange range);
+  void key(const std::string& name, std::vector<double>& value, Range range);
+  void key(const std::string& name, std::vector<std::string>& value);
+
+  /// Whether the recipe itself gives this key (and not only its default).
+  bool has(const std::string& name) const;
+
+  /// A nested section. Its unknown keys are rejected by its own finish().
+  ConfigSection section(const std::string& name);
+  /// Puts a finished nested section's resolved values into this one's.
+  void adopt(const std::string& name, const ConfigSection& child);
+
+  /// Throws UsageError when the section holds a key that was never bound.
+  void finish() const;
+
+  /// Every bound key with the value it ended with.
+  const YAML::Node& resolved() const { return resolved_; }
+
+  /// "recipe mnist/dr-capsnet: routing.iterations"
+  std::string describe(const std::string& name) const;
+
+  [[noreturn]] void reject(const std::string& name, const std::string& found,
+                           const std::string& expected) const;
+
+ private:
+  template <typename T>
+  bool read(const std::string& name, T& value, const char* expected);
+
+  YAML::Node node_;
+  std::string source_, prefix_;
+  std::vector<std::string> known_;
+  YAML::Node resolved_;
+};
+
+/// Reads a YAML file and merges what it includes: `include: [base.yaml, ...]` (paths relative to the
+/// including file) are read first, in order; the file's own keys override theirs, section by section.
+YAML::Node load_yaml_with_includes(const std::string& path);
+
+/// Merges `over` into `base`: maps merge key by key, everything else is replaced.
+YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over);
+
+/// Applies "a.b.c=value" (value is YAML) to `root`.
+void set_yaml_path(YAML::Node& root, const std::string& assignment);
+
+}  // namespace remcaps

@@ -1,0 +1,104 @@
+#include "remcaps/base/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+// A rename is only durable once both the file's bytes and the folder's entry are on disk.
+void flush_to_disk(const fs::path& path, int flags) {
+  const int fd = ::open(path.c_str(), flags);
+  check(fd >= 0, "{}: cannot open to flush: {}", path.string(), std::strerror(errno));
+  const int rc = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some file systems do not support fsync on a folder; the rename is still atomic there.
+  check(rc == 0 || error == EINVAL, "{}: cannot flush to disk: {}", path.string(),
+        std::strerror(error));
+}
+
+}  // namespace
+
+void write_atomically(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path temporary =
+      folder / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
+  try {
+    errno = 0;
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    check(out.good(), "{}: cannot write: {}", path.string(), std::strerror(errno));
+    write(out);
+    out.flush();
+    check(out.good(), "{}: writing failed: {}", path.string(),
+          errno != 0 ? std::strerror(errno) : "unknown error");
+    out.close();
+    check(!out.fail(), "{}: writing failed: {}", path.string(), std::strerror(errno));
+    flush_to_disk(temporary, O_RDONLY);
+    fs::rename(temporary, path);
+    flush_to_disk(folder, O_RDONLY | O_DIRECTORY);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    fail("{}: cannot write: {}", path.string(), error.code().message());
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+void write_atomically(const fs::path& path, std::string_view text) {
+  write_atomically(path, [text](std::ostream& out) {
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  });
+}
+
+std::string read_file(const fs::path& path) {
+  check(!fs::is_directory(path), "{}: is a folder; expected a file", path.string());
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  check(in.good(), "{}: cannot read: {}", path.string(), std::strerror(errno));
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  check(!in.bad(), "{}: reading failed: {}", path.string(), std::strerror(errno));
+  return text;
+}
+
+void make_folder(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  check(!error && fs::is_directory(path), "{}: cannot create the folder: {}", path.string(),
+        error ? error.message() : "a file of that name is in the way");
+}
+
+std::string human_bytes(double bytes) {
+  constexpr std::array<const char*, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < units.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string with_commas(int64_t value) {
+  const std::string digits = std::to_string(value < 0 ? -value : value);
+  std::string text = value < 0 ? "-" : "";
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+}  // namespace remcaps

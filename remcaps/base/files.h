@@ -1,0 +1,33 @@
+// Files that are either whole or not there.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace remcaps {
+
+/// Writes a file atomically: `write` fills a temporary file beside `path`, which is flushed to disk
+/// and renamed over it. On any failure (a full disk among them) the old file is untouched and the
+/// temporary one removed.
+void write_atomically(const std::filesystem::path& path,
+                      const std::function<void(std::ostream&)>& write);
+
+/// The same for a text that is already in memory.
+void write_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// The whole content of a file; Error names the file where it cannot be read.
+std::string read_file(const std::filesystem::path& path);
+
+/// Creates a folder and its parents; Error names what stands in the way.
+void make_folder(const std::filesystem::path& path);
+
+/// "12.3 MiB"
+std::string human_bytes(double bytes);
+
+/// "30,729,999"
+std::string with_commas(int64_t value);
+
+}  // namespace remcaps

@@ -1,0 +1,43 @@
+// A live progress line on a terminal; plain lines, now and then, where stderr is piped.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace remcaps {
+
+class Progress {
+ public:
+  /// `label` stands before the bar ("epoch 3/50"), `total` counts units ("images", "bytes").
+  Progress(std::string label, int64_t total);
+  /// Erases an unfinished bar, so that an error message starts on a clean line.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Redraws at most ten times a second. `note` stands behind the bar ("loss 0.031  acc 98.2 %").
+  void update(int64_t done, const std::string& note = "");
+
+  /// Erases the bar; the caller prints its own summary line.
+  void finish();
+
+  /// Units per second since the bar began (units done before the first update are not counted).
+  double rate() const;
+
+  static bool on_terminal();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void draw(const std::string& note);
+
+  std::string label_;
+  int64_t total_, done_ = 0, first_ = -1;
+  Clock::time_point begin_, drawn_{};
+  bool visible_ = false;
+};
+
+/// "1:02:03", "4:05", "12 s"
+std::string human_seconds(double seconds);
+
+}  // namespace remcaps

@@ -1,0 +1,163 @@
+#include "remcaps/base/runtime.h"
+
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <sched.h>
+#include <strings.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/torch_compat.h"
+#include "remcaps/base/version.h"
+
+namespace remcaps {
+namespace {
+
+constexpr const char* kReexecuted = "REMCAPS_REEXECUTED";
+
+bool cpu_has_avx512() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+#else
+  return false;
+#endif
+}
+
+bool cpu_has_amx() {
+#if defined(__x86_64__)
+  unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
+  __asm__ volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+  return (edx >> 24 & 1) != 0;
+#else
+  return false;
+#endif
+}
+
+// Finds the OpenBLAS that is already in the process, whatever loaded it.
+void* openblas_symbol(const char* name) {
+  if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
+  for (const char* library : {"libblas.so.3", "libopenblas.so.0"})
+    if (void* handle = dlopen(library, RTLD_NOLOAD | RTLD_LAZY)) {
+      void* symbol = dlsym(handle, name);
+      dlclose(handle);
+      if (symbol != nullptr) return symbol;
+    }
+  return nullptr;
+}
+
+void use_all_cores() {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;  // the user has decided
+  at::set_num_threads(usable_cores());
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+std::string current_blas_core() {
+  using CoreName = char* (*)();
+  const auto core = reinterpret_cast<CoreName>(openblas_symbol("openblas_get_corename"));
+  return core == nullptr ? "" : core();
+}
+
+std::string wanted_blas_core() {
+  const std::string current = current_blas_core();
+  if (current.empty() || std::getenv("OPENBLAS_CORETYPE") != nullptr) return "";
+#if defined(__x86_64__)
+  if (cpu_has_avx512())
+    return strcasecmp(current.c_str(), "skylakex") == 0 ||
+                   strcasecmp(current.c_str(), "cooperlake") == 0 ||
+                   strcasecmp(current.c_str(), "sapphirerapids") == 0
+               ? ""
+               : "SKYLAKEX";
+  const bool slow = strcasecmp(current.c_str(), "prescott") == 0 ||
+                    strcasecmp(current.c_str(), "generic") == 0 ||
+                    strcasecmp(current.c_str(), "core2") == 0;
+  if (slow && __builtin_cpu_supports("avx2") != 0) return "HASWELL";
+#endif
+  return "";
+}
+
+void prepare_process(char** argv) {
+  const std::string core = wanted_blas_core();
+  if (!core.empty() && std::getenv(kReexecuted) == nullptr) {
+    setenv("OPENBLAS_CORETYPE", core.c_str(), 1);
+    setenv(kReexecuted, "1", 1);
+    execv("/proc/self/exe", argv);
+    // Where that is not possible the program still works, only slower.
+    unsetenv("OPENBLAS_CORETYPE");
+  }
+  use_all_cores();
+}
+
+std::string prepare_embedded() {
+  use_all_cores();
+  const std::string core = wanted_blas_core();
+  if (core.empty()) return "";
+  return fmt::format(
+      "OpenBLAS runs its {} kernels on this CPU; start the program with OPENBLAS_CORETYPE={} in the "
+      "environment (matrix products are several times faster)",
+      current_blas_core(), core);
+}
+
+std::string simd_level() {
+  std::string level = "sse2";
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") != 0) level = "avx2";
+  if (cpu_has_avx512()) level = "avx512";
+#elif defined(__aarch64__)
+  level = "neon";
+#endif
+  return cpu_has_amx() ? level + "+amx" : level;
+}
+
+std::string default_device() {
+  return torch::cuda::is_available() ? "cuda" : "cpu";
+}
+
+torch::Device parse_device(const std::string& name) {
+  const bool cuda = name == "cuda" || name.rfind("cuda:", 0) == 0;
+  if (name != "cpu" && !cuda)
+    throw UsageError(fmt::format("--device {}: expected cpu, cuda or cuda:N", name));
+  if (!cuda) return torch::Device(torch::kCPU);
+  check(torch::cuda::is_available(),
+        "--device {}: no CUDA device is visible to this build of libtorch ({})", name,
+        TORCH_VERSION);
+  torch::Device device(torch::kCUDA, 0);
+  if (name.size() > 5) {
+    char* end = nullptr;
+    const long index = std::strtol(name.c_str() + 5, &end, 10);
+    if (*end != '\0' || end == name.c_str() + 5)
+      throw UsageError(fmt::format("--device {}: expected cpu, cuda or cuda:N", name));
+    check(index >= 0 && index < static_cast<long>(torch::cuda::device_count()),
+          "--device {}: this machine has {} CUDA device(s)", name, torch::cuda::device_count());
+    device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+  }
+  return device;
+}
+
+RuntimeInfo runtime_info() {
+  RuntimeInfo info;
+  info.remcaps = kVersion;
+  info.torch = TORCH_VERSION;
+  info.compiler = fmt::format("g++ {}", __VERSION__);
+  info.blas_core = current_blas_core();
+  info.blas = info.blas_core.empty() ? "not OpenBLAS" : "OpenBLAS";
+  info.simd = simd_level();
+  info.cores = usable_cores();
+  info.threads = at::get_num_threads();
+  info.devices = cuda_device_names();
+  info.features = built_features();
+  return info;
+}
+
+}  // namespace remcaps

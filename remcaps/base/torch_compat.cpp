@@ -1,0 +1,94 @@
+#include "remcaps/base/torch_compat.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+
+#if defined(REMCAPS_CUDA)
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+#endif
+
+namespace remcaps {
+
+std::vector<std::string> cuda_device_names() {
+  std::vector<std::string> names;
+#if defined(REMCAPS_CUDA)
+  for (size_t i = 0; i < torch::cuda::device_count(); ++i) {
+    const auto* properties = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(i));
+    names.push_back(fmt::format("{}, {:.1f} GiB", properties->name,
+                                static_cast<double>(properties->totalGlobalMem) / (1 << 30)));
+  }
+#else
+  for (size_t i = 0; i < torch::cuda::device_count(); ++i) names.push_back(fmt::format("cuda:{}", i));
+#endif
+  return names;
+}
+
+int64_t cuda_peak_bytes() {
+#if defined(REMCAPS_CUDA)
+  const auto stats =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(at::cuda::current_device());
+  return stats.allocated_bytes[0].peak;
+#else
+  return 0;
+#endif
+}
+
+void cuda_reset_peak() {
+#if defined(REMCAPS_CUDA)
+  c10::cuda::CUDACachingAllocator::resetPeakStats(at::cuda::current_device());
+#endif
+}
+
+int64_t cuda_free_bytes([[maybe_unused]] torch::Device device) {
+#if defined(REMCAPS_CUDA)
+  const c10::cuda::CUDAGuard guard(device);
+  size_t free = 0, total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(guard.current_device().index());
+  return static_cast<int64_t>(free) + stats.reserved_bytes[0].current -
+         stats.allocated_bytes[0].current;
+#else
+  return 0;
+#endif
+}
+
+void set_tf32(bool on) {
+  at::globalContext().setAllowTF32CuBLAS(on);
+  at::globalContext().setAllowTF32CuDNN(on);
+}
+
+void set_deterministic(bool on) {
+  at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+  at::globalContext().setDeterministicCuDNN(on);
+  at::globalContext().setBenchmarkCuDNN(!on);
+}
+
+Autocast::Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
+  if (!on_) return;
+  at::autocast::increment_nesting();
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+  at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+  at::autocast::set_autocast_enabled(type_, true);
+#else
+  at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
+  at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+  type_ == torch::kCUDA ? at::autocast::set_enabled(true) : at::autocast::set_cpu_enabled(true);
+#endif
+}
+
+Autocast::~Autocast() {
+  if (!on_) return;
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+  at::autocast::set_autocast_enabled(type_, false);
+#else
+  type_ == torch::kCUDA ? at::autocast::set_enabled(false) : at::autocast::set_cpu_enabled(false);
+#endif
+  // The cache holds the weights' bfloat16 copies, which the next step makes stale.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+}
+
+}  // namespace remcaps

@@ -1,0 +1,42 @@
+// The one place that knows which libtorch it is built against: Debian's 1.13 (CPU) or a CUDA 2.x.
+#pragma once
+
+#include <torch/cuda.h>
+#include <torch/types.h>
+#include <torch/version.h>
+
+#include <string>
+#include <vector>
+
+namespace remcaps {
+
+/// "NVIDIA H200, 139.7 GiB" for every visible GPU; empty in a CPU build.
+std::vector<std::string> cuda_device_names();
+
+/// Peak bytes the CUDA allocator has handed out since the last reset; 0 in a CPU build.
+int64_t cuda_peak_bytes();
+void cuda_reset_peak();
+
+/// Bytes free on a GPU, this process's cached but unused blocks included; 0 in a CPU build.
+int64_t cuda_free_bytes(torch::Device device);
+
+/// TF32 in the GPU's matrix products and convolutions.
+void set_tf32(bool on);
+
+/// Only deterministic algorithms (cuDNN's search off); an operation without one is an error.
+void set_deterministic(bool on);
+
+/// bfloat16 autocast on one device as long as it lives; does nothing where `on` is false.
+class Autocast {
+ public:
+  Autocast(bool on, torch::Device device);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool on_;
+  torch::DeviceType type_;
+};
+
+}  // namespace remcaps

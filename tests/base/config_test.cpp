@@ -1,0 +1,145 @@
+#include "remcaps/base/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+ConfigSection section_of(const std::string& yaml) {
+  return ConfigSection(YAML::Load(yaml), "mnist/dr.yaml", "routing");
+}
+
+TEST(ConfigSection, KeepsDefaultsOfKeysThatAreNotGiven) {
+  ConfigSection section = section_of("iterations: 5");
+  int64_t iterations = 3;
+  double eps = 1e-6;
+  std::string gradient = "last";
+  section.key("iterations", iterations, IntRange{1, 16});
+  section.key("eps", eps, Range{0, 1});
+  section.key("gradient", gradient, {"last", "full"});
+  section.finish();
+  EXPECT_EQ(iterations, 5);
+  EXPECT_EQ(eps, 1e-6);
+  EXPECT_EQ(gradient, "last");
+}
+
+TEST(ConfigSection, NamesTheKeyTheValueAndTheRange) {
+  ConfigSection section = section_of("iterations: 0");
+  int64_t iterations = 3;
+  EXPECT_EQ(error_of([&] { section.key("iterations", iterations, IntRange{1, 16}); }),
+            "recipe mnist/dr.yaml: routing.iterations is 0; expected 1 to 16");
+}
+
+TEST(ConfigSection, RejectsAValueOfTheWrongKind) {
+  ConfigSection section = section_of("iterations: many");
+  int64_t iterations = 3;
+  EXPECT_EQ(error_of([&] { section.key("iterations", iterations, IntRange{1, 16}); }),
+            "recipe mnist/dr.yaml: routing.iterations is many; expected a whole number");
+}
+
+TEST(ConfigSection, RejectsNotANumberOutsideEveryRange) {
+  ConfigSection section = section_of("eps: .nan");
+  double eps = 0;
+  EXPECT_THAT(error_of([&] { section.key("eps", eps, Range{0, 1}); }), HasSubstr("routing.eps is nan"));
+}
+
+TEST(ConfigSection, SuggestsTheNearestKnownKey) {
+  ConfigSection section = section_of("iteration: 3");
+  int64_t iterations = 3;
+  section.key("iterations", iterations, IntRange{1, 16});
+  EXPECT_EQ(error_of([&] { section.finish(); }),
+            "recipe mnist/dr.yaml: routing.iteration is not a known key; did you mean iterations?");
+}
+
+TEST(ConfigSection, ListsAllowedNames) {
+  ConfigSection section = section_of("gradient: half");
+  std::string gradient = "last";
+  EXPECT_THAT(error_of([&] { section.key("gradient", gradient, {"last", "full"}); }),
+              HasSubstr("expected one of last, full"));
+}
+
+TEST(ConfigSection, ResolvedValuesReadBackToTheSame) {
+  ConfigSection section = section_of("rates: [0.1, 0.30000000000000004]\nlr: 1e-3");
+  std::vector<double> rates;
+  double lr = 0;
+  bool flip = true;
+  section.key("rates", rates, Range{0, 1});
+  section.key("lr", lr, Range{0, 1});
+  section.key("flip", flip);
+  YAML::Emitter emitter;
+  emitter << section.resolved();
+  ConfigSection again(YAML::Load(emitter.c_str()), "again");
+  std::vector<double> rates_again;
+  double lr_again = 0;
+  bool flip_again = false;
+  again.key("rates", rates_again, Range{0, 1});
+  again.key("lr", lr_again, Range{0, 1});
+  again.key("flip", flip_again);
+  again.finish();
+  EXPECT_EQ(rates_again, rates);
+  EXPECT_EQ(lr_again, lr);
+  EXPECT_TRUE(flip_again);
+}
+
+TEST(ConfigSection, NestedSectionsCarryTheirPathIntoErrors) {
+  ConfigSection section = section_of("inner: {depth: 9}");
+  ConfigSection inner = section.section("inner");
+  int64_t depth = 1;
+  EXPECT_THAT(error_of([&] { inner.key("depth", depth, IntRange{1, 4}); }),
+              HasSubstr("routing.inner.depth is 9"));
+}
+
+TEST(YamlIncludes, OwnKeysOverrideIncludedOnesSectionBySection) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "base.yaml", "train: {batch: 128, lr: 0.001}\nlevels: [11]");
+  write_atomically(folder / "own.yaml", "include: base.yaml\ntrain: {lr: 0.5}\nlevels: [6, 5]");
+  const YAML::Node merged = load_yaml_with_includes((folder / "own.yaml").string());
+  EXPECT_EQ(merged["train"]["batch"].as<int>(), 128);
+  EXPECT_EQ(merged["train"]["lr"].as<double>(), 0.5);
+  EXPECT_EQ(merged["levels"].size(), 2u);
+  EXPECT_FALSE(merged["include"]);
+}
+
+TEST(YamlIncludes, ACircleIsAnErrorAndNotAHang) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a.yaml", "include: b.yaml");
+  write_atomically(folder / "b.yaml", "include: a.yaml");
+  EXPECT_THAT(error_of([&] { load_yaml_with_includes((folder / "a.yaml").string()); }),
+              HasSubstr("deeper than 16"));
+}
+
+TEST(YamlIncludes, ASyntaxErrorNamesFileAndLine) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a.yaml", "train:\n  lr: [1, 2\n");
+  EXPECT_THAT(error_of([&] { load_yaml_with_includes((folder / "a.yaml").string()); }),
+              HasSubstr("a.yaml:"));
+}
+
+TEST(SetYamlPath, ReachesIntoSectionsAndMakesMissingOnes) {
+  YAML::Node root = YAML::Load("train: {lr: 0.1, batch: 8}");
+  set_yaml_path(root, "train.lr=0.2");
+  set_yaml_path(root, "model.routing.iterations=1");
+  EXPECT_EQ(root["train"]["lr"].as<double>(), 0.2);
+  EXPECT_EQ(root["train"]["batch"].as<int>(), 8);
+  EXPECT_EQ(root["model"]["routing"]["iterations"].as<int>(), 1);
+  EXPECT_THROW(set_yaml_path(root, "no-equals-sign"), UsageError);
+}
+
+}  // namespace
+}  // namespace remcaps

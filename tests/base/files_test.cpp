@@ -1,0 +1,86 @@
+#include "remcaps/base/files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "remcaps/base/error.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps {
+namespace {
+
+namespace fs = std::filesystem;
+
+int entries(const fs::path& folder) {
+  return static_cast<int>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(WriteAtomically, ReplacesTheOldFile) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old");
+  write_atomically(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WriteAtomically, AFailureLeavesTheOldFileAndNothingElse) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old");
+  EXPECT_THROW(write_atomically(folder / "a",
+                                [](std::ostream& out) {
+                                  out << "half";
+                                  fail("no more");
+                                }),
+               Error);
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WriteAtomically, AFullDiskLeavesTheOldFileAndNothingElse) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old");
+  // A file-size limit makes write() fail just as a full disk does.
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tiny{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tiny), 0);
+  EXPECT_THROW(write_atomically(folder / "a", std::string(1 << 20, 'x')), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WriteAtomically, AMissingFolderIsOneClearLine) {
+  testing::TemporaryFolder folder;
+  try {
+    write_atomically(folder / "no/such/file", "text");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("no/such/file: cannot write: No such file"));
+  }
+}
+
+TEST(ReadFile, NamesTheFile) {
+  try {
+    read_file("/no/such/file");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "/no/such/file: cannot read: No such file or directory");
+  }
+}
+
+TEST(HumanNumbers, AreReadable) {
+  EXPECT_EQ(with_commas(30729999), "30,729,999");
+  EXPECT_EQ(with_commas(-1234), "-1,234");
+  EXPECT_EQ(with_commas(999), "999");
+  EXPECT_EQ(human_bytes(512), "512 B");
+  EXPECT_EQ(human_bytes(94.0 * 1024 * 1024), "94.0 MiB");
+}
+
+}  // namespace
+}  // namespace remcaps
