@@ -143,7 +143,8 @@ YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over) {
   for (const auto& entry : over) {
     const auto name = entry.first.as<std::string>();
     const YAML::Node& read_only = base;
-    merged[name] = read_only[name] ? merge_yaml(read_only[name], entry.second) : YAML::Clone(entry.second);
+    merged[name] =
+        read_only[name] ? merge_yaml(read_only[name], entry.second) : YAML::Clone(entry.second);
   }
   return merged;
 }
@@ -166,7 +167,8 @@ YAML::Node load_yaml(const std::string& path, int depth) {
     const auto files = includes.IsSequence() ? includes.as<std::vector<std::string>>()
                                              : std::vector{includes.as<std::string>()};
     for (const auto& file : files)
-      merged = merge_yaml(merged, load_yaml((fs::path(path).parent_path() / file).string(), depth + 1));
+      merged =
+          merge_yaml(merged, load_yaml((fs::path(path).parent_path() / file).string(), depth + 1));
     own.remove("include");
   }
   return merge_yaml(merged, own);

@@ -1,7 +1,8 @@
 // Strict reading of YAML sections into option structs.
 //
 // A struct's options are bound to keys in one function, which then serves three ends: reading with
-// range checks, rejecting unknown keys (with the nearest known one), and writing the resolved recipe.
+// range checks, rejecting unknown keys (with the nearest known one), and writing the resolved
+// recipe.
 //
 //   void bind(ConfigSection& section, LossOptions& options) {
 //     section.key("m_plus", options.m_plus, {0.0, 1.0});
@@ -71,8 +72,9 @@ class ConfigSection {
   YAML::Node resolved_;
 };
 
-/// Reads a YAML file and merges what it includes: `include: [base.yaml, ...]` (paths relative to the
-/// including file) are read first, in order; the file's own keys override theirs, section by section.
+/// Reads a YAML file and merges what it includes: `include: [base.yaml, ...]` (paths relative to
+/// the including file) are read first, in order; the file's own keys override theirs, section by
+/// section.
 YAML::Node load_yaml_with_includes(const std::string& path);
 
 /// Merges `over` into `base`: maps merge key by key, everything else is replaced.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // fmt::join, from fmt 11 on
 
 #include <stdexcept>
 #include <string>

@@ -1,6 +1,6 @@
 #include "remcaps/base/names.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>

@@ -57,13 +57,14 @@ void Progress::update(int64_t done, const std::string& note) {
 
 void Progress::draw(const std::string& note) {
   constexpr int kBar = 24;
-  const double share = std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
+  const double share =
+      std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
   const int filled = static_cast<int>(share * kBar);
   const double speed = rate();
   const std::string left =
       speed > 0 ? human_seconds(static_cast<double>(total_ - done_) / speed) : "?";
-  std::string line = fmt::format("{} [{:=<{}}{: <{}}] {:3.0f} %  {}  {} left", label_, "", filled, "",
-                                 kBar - filled, share * 100, note, left);
+  std::string line = fmt::format("{} [{:=<{}}{: <{}}] {:3.0f} %  {}  {} left", label_, "", filled,
+                                 "", kBar - filled, share * 100, note, left);
   const auto width = static_cast<size_t>(terminal_width() - 1);
   if (line.size() > width) line.resize(width);
   fmt::print(stderr, "\r\033[K{}", line);

@@ -15,8 +15,8 @@ enum class RandomStream : uint32_t { kShuffle = 1, kAugment = 2, kPruning = 3, k
 uint32_t random_bits(uint64_t seed, RandomStream stream, uint64_t epoch, uint64_t sample,
                      uint32_t draw);
 
-/// Uniform numbers in [0, 1) for each of `samples` (int64 [B], on any device): float32 [B], equal to
-/// random_bits(...) * 2^-32 rounded down to 24 bits.
+/// Uniform numbers in [0, 1) for each of `samples` (int64 [B], on any device): float32 [B], equal
+/// to random_bits(...) * 2^-32 rounded down to 24 bits.
 torch::Tensor random_uniform(uint64_t seed, RandomStream stream, uint64_t epoch,
                              const torch::Tensor& samples, uint32_t draw);
 

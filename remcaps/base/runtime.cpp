@@ -104,7 +104,8 @@ std::string prepare_embedded() {
   const std::string core = wanted_blas_core();
   if (core.empty()) return "";
   return fmt::format(
-      "OpenBLAS runs its {} kernels on this CPU; start the program with OPENBLAS_CORETYPE={} in the "
+      "OpenBLAS runs its {} kernels on this CPU; start the program with OPENBLAS_CORETYPE={} in "
+      "the "
       "environment (matrix products are several times faster)",
       current_blas_core(), core);
 }

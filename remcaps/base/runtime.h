@@ -8,14 +8,14 @@
 
 namespace remcaps {
 
-/// Mends Debian's two traps, first thing in main(): ATen starts with one thread, and OpenBLAS 0.3.21
-/// falls back to its slowest kernels on Intel cores it does not know. The second can only be mended
-/// before the library loads: the program re-executes itself with OPENBLAS_CORETYPE set (this call
-/// then does not return).
+/// Mends Debian's two traps, first thing in main(): ATen starts with one thread, and OpenBLAS
+/// 0.3.21 falls back to its slowest kernels on Intel cores it does not know. The second can only be
+/// mended before the library loads: the program re-executes itself with OPENBLAS_CORETYPE set (this
+/// call then does not return).
 void prepare_process(char** argv);
 
-/// The same for a host program that embeds the library: sets the threads and returns a warning where
-/// OpenBLAS runs on the wrong kernels (empty where all is well).
+/// The same for a host program that embeds the library: sets the threads and returns a warning
+/// where OpenBLAS runs on the wrong kernels (empty where all is well).
 std::string prepare_embedded();
 
 /// The core OpenBLAS should use on this CPU, where it would not find it by itself; empty otherwise.
@@ -39,8 +39,9 @@ std::string default_device();
 struct RuntimeInfo {
   std::string remcaps, torch, compiler, blas, blas_core, simd;
   int cores = 0, threads = 0;
-  std::vector<std::string> devices;   ///< "NVIDIA H200, 139 GiB"
-  std::vector<std::string> features;  ///< optional parts built in: "matio", "highway", "curl", "cuda"
+  std::vector<std::string> devices;  ///< "NVIDIA H200, 139 GiB"
+  std::vector<std::string>
+      features;  ///< optional parts built in: "matio", "highway", "curl", "cuda"
 };
 RuntimeInfo runtime_info();
 

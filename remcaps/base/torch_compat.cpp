@@ -16,21 +16,21 @@ namespace remcaps {
 std::vector<std::string> cuda_device_names() {
   std::vector<std::string> names;
 #if defined(REMCAPS_CUDA)
-  for (size_t i = 0; i < torch::cuda::device_count(); ++i) {
+  for (int64_t i = 0; i < static_cast<int64_t>(torch::cuda::device_count()); ++i) {
     const auto* properties = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(i));
     names.push_back(fmt::format("{}, {:.1f} GiB", properties->name,
                                 static_cast<double>(properties->totalGlobalMem) / (1 << 30)));
   }
 #else
-  for (size_t i = 0; i < torch::cuda::device_count(); ++i) names.push_back(fmt::format("cuda:{}", i));
+  for (int64_t i = 0; i < static_cast<int64_t>(torch::cuda::device_count()); ++i)
+    names.push_back(fmt::format("cuda:{}", i));
 #endif
   return names;
 }
 
 int64_t cuda_peak_bytes() {
 #if defined(REMCAPS_CUDA)
-  const auto stats =
-      c10::cuda::CUDACachingAllocator::getDeviceStats(at::cuda::current_device());
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(at::cuda::current_device());
   return stats.allocated_bytes[0].peak;
 #else
   return 0;
@@ -48,7 +48,8 @@ int64_t cuda_free_bytes([[maybe_unused]] torch::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(guard.current_device().index());
+  const auto stats =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(guard.current_device().index());
   return static_cast<int64_t>(free) + stats.reserved_bytes[0].current -
          stats.allocated_bytes[0].current;
 #else

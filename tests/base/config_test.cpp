@@ -42,21 +42,28 @@ TEST(ConfigSection, KeepsDefaultsOfKeysThatAreNotGiven) {
 TEST(ConfigSection, NamesTheKeyTheValueAndTheRange) {
   ConfigSection section = section_of("iterations: 0");
   int64_t iterations = 3;
-  EXPECT_EQ(error_of([&] { section.key("iterations", iterations, IntRange{1, 16}); }),
+  EXPECT_EQ(error_of([&] {
+              section.key("iterations", iterations, IntRange{1, 16});
+            }),
             "recipe mnist/dr.yaml: routing.iterations is 0; expected 1 to 16");
 }
 
 TEST(ConfigSection, RejectsAValueOfTheWrongKind) {
   ConfigSection section = section_of("iterations: many");
   int64_t iterations = 3;
-  EXPECT_EQ(error_of([&] { section.key("iterations", iterations, IntRange{1, 16}); }),
+  EXPECT_EQ(error_of([&] {
+              section.key("iterations", iterations, IntRange{1, 16});
+            }),
             "recipe mnist/dr.yaml: routing.iterations is many; expected a whole number");
 }
 
 TEST(ConfigSection, RejectsNotANumberOutsideEveryRange) {
   ConfigSection section = section_of("eps: .nan");
   double eps = 0;
-  EXPECT_THAT(error_of([&] { section.key("eps", eps, Range{0, 1}); }), HasSubstr("routing.eps is nan"));
+  EXPECT_THAT(error_of([&] {
+                section.key("eps", eps, Range{0, 1});
+              }),
+              HasSubstr("routing.eps is nan"));
 }
 
 TEST(ConfigSection, SuggestsTheNearestKnownKey) {
@@ -70,7 +77,9 @@ TEST(ConfigSection, SuggestsTheNearestKnownKey) {
 TEST(ConfigSection, ListsAllowedNames) {
   ConfigSection section = section_of("gradient: half");
   std::string gradient = "last";
-  EXPECT_THAT(error_of([&] { section.key("gradient", gradient, {"last", "full"}); }),
+  EXPECT_THAT(error_of([&] {
+                section.key("gradient", gradient, {"last", "full"});
+              }),
               HasSubstr("expected one of last, full"));
 }
 
@@ -101,7 +110,9 @@ TEST(ConfigSection, NestedSectionsCarryTheirPathIntoErrors) {
   ConfigSection section = section_of("inner: {depth: 9}");
   ConfigSection inner = section.section("inner");
   int64_t depth = 1;
-  EXPECT_THAT(error_of([&] { inner.key("depth", depth, IntRange{1, 4}); }),
+  EXPECT_THAT(error_of([&] {
+                inner.key("depth", depth, IntRange{1, 4});
+              }),
               HasSubstr("routing.inner.depth is 9"));
 }
 

