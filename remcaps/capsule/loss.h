@@ -1,0 +1,30 @@
+// The losses of capsule networks.
+#pragma once
+
+#include <torch/types.h>
+
+namespace remcaps {
+
+using torch::Tensor;
+
+/// Published: 0.9, 0.1, 0.5; DeepCaps switches to 0.95, 0.05, 0.8 at epoch 100.
+struct MarginOptions {
+  double m_plus = 0.9;   ///< the true class should be at least this long
+  double m_minus = 0.1;  ///< the others at most this long
+  double lambda = 0.5;   ///< weight of the others
+};
+
+/// sum_k T_k max(0, m+ - ||v_k||)² + lambda (1 - T_k) max(0, ||v_k|| - m-)², mean over the batch.
+///   activations [B, J] ||v_j||;  labels int64 [B].  Returns a scalar.
+Tensor margin_loss(const Tensor& activations, const Tensor& labels,
+                   const MarginOptions& options = {});
+
+/// The same for each image, [B]: for sample-weighted means over batches of different sizes.
+Tensor margin_losses(const Tensor& activations, const Tensor& labels,
+                     const MarginOptions& options = {});
+
+/// Squared errors summed over each image, mean over the batch; both [B, ...] in normalised space.
+/// The published weight is 0.0005.
+Tensor reconstruction_loss(const Tensor& reconstruction, const Tensor& images);
+
+}  // namespace remcaps

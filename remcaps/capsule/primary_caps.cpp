@@ -1,0 +1,29 @@
+#include "remcaps/capsule/primary_caps.h"
+
+namespace remcaps {
+
+PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::move(options_)) {
+  conv = register_module(
+      "conv",
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in_channels(),
+                                                 options.types() * options.dim(), options.kernel())
+                            .stride(options.stride())
+                            .padding(options.padding())
+                            .groups(options.groups())));
+}
+
+Tensor PrimaryCapsImpl::forward(const Tensor& map) {
+  const Tensor channels = conv->forward(map);  // [B, types·D, h, w]
+  const int64_t height = channels.size(2), width = channels.size(3);
+  const Tensor capsules =
+      channels.reshape({channels.size(0), options.types(), options.dim(), height * width});
+  return options.squash()(capsules, {2})
+      .transpose(2, 3)  // [B, types, h·w, D]
+      .reshape({channels.size(0), options.types() * height * width, options.dim()});
+}
+
+CapsuleGrid PrimaryCapsImpl::grid(int64_t height, int64_t width) const {
+  return row_major_grid(options.types(), height, width);
+}
+
+}  // namespace remcaps

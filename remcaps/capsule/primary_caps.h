@@ -1,0 +1,41 @@
+// Primary capsules: a convolution whose channels are read as capsules.
+#pragma once
+
+#include <torch/expanding_array.h>
+#include <torch/nn/modules/conv.h>
+
+#include "remcaps/capsule/forward.h"
+#include "remcaps/capsule/squash.h"
+
+namespace remcaps {
+
+/// Options for PrimaryCaps: `types` capsules of `dim` numbers at each place of the map.
+struct PrimaryCapsOptions {
+  PrimaryCapsOptions(int64_t in_channels, int64_t types, torch::ExpandingArray<2> kernel)
+      : in_channels_(in_channels), types_(types), kernel_(kernel) {}
+  TORCH_ARG(int64_t, in_channels);
+  TORCH_ARG(int64_t, types);                    ///< O, capsule types
+  TORCH_ARG(torch::ExpandingArray<2>, kernel);  ///< height and width
+  TORCH_ARG(int64_t, dim) = 8;                  ///< numbers of a capsule
+  TORCH_ARG(torch::ExpandingArray<2>, stride) = 1;
+  TORCH_ARG(torch::ExpandingArray<2>, padding) = 0;
+  TORCH_ARG(int64_t, groups) = 1;  ///< in_channels: depthwise (Efficient-CapsNet)
+  TORCH_ARG(Squash, squash) = {};
+};
+
+/// [B, C, H, W] -> children [B, I, D], I = types x height x width, index (type, y, x) row by row.
+/// Parameters: conv.weight [types·D, C/groups, k, k], conv.bias; channel = type · D + component.
+class PrimaryCapsImpl : public torch::nn::Module {
+ public:
+  explicit PrimaryCapsImpl(PrimaryCapsOptions options);
+  Tensor forward(const Tensor& map);
+
+  /// The grid its capsules lie on, for an output map of this size.
+  CapsuleGrid grid(int64_t height, int64_t width) const;
+
+  const PrimaryCapsOptions options;
+  torch::nn::Conv2d conv{nullptr};
+};
+TORCH_MODULE(PrimaryCaps);
+
+}  // namespace remcaps

@@ -1,0 +1,154 @@
+#include "remcaps/kernels/fused_pointwise.h"
+
+#include <torch/autograd.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/kernels/pointwise_kernels.h"
+#ifdef REMCAPS_CUDA
+#include "remcaps/kernels/cuda_stream.h"
+#endif
+
+namespace remcaps {
+namespace {
+
+using kernels::CapsuleMap;
+using kernels::MapType;
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Places of a row follow each other as rows do: then h and w are one index.
+bool has_flat_places(const Tensor& map) {
+  return map.stride(2) == map.stride(3) * map.size(3) || map.size(2) == 1;
+}
+
+CapsuleMap capsule_map(const Tensor& map, int64_t types, int64_t dim) {
+  return {.batch = map.size(0),
+          .types = types,
+          .dim = dim,
+          .places = map.size(2) * map.size(3),
+          .batch_stride = map.stride(0),
+          .type_stride = map.stride(1) * dim,
+          .dim_stride = map.stride(1),
+          .place_stride = map.stride(3)};
+}
+
+[[maybe_unused]] MapType type_of(const Tensor& map) {
+  return map.scalar_type() == torch::kFloat32 ? MapType::kFloat32 : MapType::kBFloat16;
+}
+
+class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& map, int64_t types, int64_t dim,
+                        double epsilon) {
+    const CapsuleMap shape = capsule_map(map, types, dim);
+    const auto small = static_cast<float>(epsilon);
+    Tensor capsules = torch::empty({shape.batch, types * shape.places, dim},
+                                   map.options().dtype(torch::kFloat32).requires_grad(false));
+    context->save_for_backward({map});
+    context->saved_data["types"] = types;
+    context->saved_data["dim"] = dim;
+    context->saved_data["epsilon"] = epsilon;
+#ifdef REMCAPS_CUDA
+    if (map.is_cuda()) {
+      const kernels::cuda::DeviceScope scope(map);
+      kernels::cuda::squash_map(shape, type_of(map), map.data_ptr(), small,
+                                capsules.data_ptr<float>(), scope.stream());
+      return capsules;
+    }
+#endif
+    kernels::cpu::squash_map(shape, map.data_ptr<float>(), small, capsules.data_ptr<float>());
+    return capsules;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const Tensor map = context->get_saved_variables()[0];
+    const CapsuleMap shape =
+        capsule_map(map, context->saved_data["types"].toInt(), context->saved_data["dim"].toInt());
+    const auto epsilon = static_cast<float>(context->saved_data["epsilon"].toDouble());
+    const Tensor grad_capsules = grad_outputs[0].contiguous();
+    Tensor grad_map = torch::empty_strided(map.sizes(), map.strides(), map.options());
+#ifdef REMCAPS_CUDA
+    if (map.is_cuda()) {
+      const kernels::cuda::DeviceScope scope(map);
+      kernels::cuda::squash_map_gradient(shape, type_of(map), map.data_ptr(),
+                                         grad_capsules.data_ptr<float>(), epsilon,
+                                         grad_map.data_ptr(), scope.stream());
+      return {grad_map, Tensor(), Tensor(), Tensor()};
+    }
+#endif
+    kernels::cpu::squash_map_gradient(shape, map.data_ptr<float>(), grad_capsules.data_ptr<float>(),
+                                      epsilon, grad_map.data_ptr<float>());
+    return {grad_map, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+class MarginLoss : public torch::autograd::Function<MarginLoss> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& activations, const Tensor& labels,
+                        const kernels::Margins& margins) {
+    const auto options = activations.options().requires_grad(false);
+    Tensor loss = torch::empty({}, options);
+    const Tensor gradient = torch::empty(activations.sizes(), options);
+    context->save_for_backward({gradient});
+    const int64_t batch = activations.size(0), classes = activations.size(1);
+#ifdef REMCAPS_CUDA
+    if (activations.is_cuda()) {
+      const kernels::cuda::DeviceScope scope(activations);
+      kernels::cuda::margin_loss(batch, classes, activations.data_ptr<float>(),
+                                 labels.data_ptr<int64_t>(), margins, loss.data_ptr<float>(),
+                                 gradient.data_ptr<float>(), scope.stream());
+      return loss;
+    }
+#endif
+    kernels::cpu::margin_loss(batch, classes, activations.data_ptr<float>(),
+                              labels.data_ptr<int64_t>(), margins, loss.data_ptr<float>(),
+                              gradient.data_ptr<float>());
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    return {context->get_saved_variables()[0] * grad_outputs[0], Tensor(), Tensor()};
+  }
+};
+
+bool on_kernel_device(const Tensor& tensor) {
+#ifdef REMCAPS_CUDA
+  return tensor.is_cpu() || tensor.is_cuda();
+#else
+  return tensor.is_cpu();
+#endif
+}
+
+}  // namespace
+
+bool has_fused_primary_squash(const Tensor& map) {
+  return on_kernel_device(map) && (map.scalar_type() == torch::kFloat32 ||
+                                   (map.is_cuda() && map.scalar_type() == torch::kBFloat16));
+}
+
+Tensor fused_primary_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  check(has_fused_primary_squash(map) && map.dim() == 4 && map.size(1) == types * dim,
+        "fused squash: map [{}] of {} on {}; expected float32 [B, {} types x {}, h, w]",
+        fmt::join(map.sizes(), ", "), c10::toString(map.scalar_type()), map.device().str(), types,
+        dim);
+  const bool usable = map.is_non_overlapping_and_dense() && has_flat_places(map);
+  return PrimarySquash::apply(usable ? map : map.contiguous(), types, dim, epsilon);
+}
+
+Tensor fused_margin_loss(const Tensor& activations, const Tensor& labels, double m_plus,
+                         double m_minus, double lambda) {
+  check(on_kernel_device(activations) && activations.scalar_type() == torch::kFloat32 &&
+            labels.scalar_type() == torch::kInt64 && activations.dim() == 2 && labels.dim() == 1 &&
+            labels.size(0) == activations.size(0) && labels.device() == activations.device(),
+        "fused margin loss: activations [{}] of {} and labels [{}] of {}; expected float32 [B, "
+        "classes] and int64 [B] on one device",
+        fmt::join(activations.sizes(), ", "), c10::toString(activations.scalar_type()),
+        fmt::join(labels.sizes(), ", "), c10::toString(labels.scalar_type()));
+  return MarginLoss::apply(activations.contiguous(), labels.contiguous(),
+                           kernels::Margins{.plus = static_cast<float>(m_plus),
+                                            .minus = static_cast<float>(m_minus),
+                                            .lambda = static_cast<float>(lambda)});
+}
+
+}  // namespace remcaps

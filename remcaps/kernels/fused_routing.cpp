@@ -1,0 +1,237 @@
+#include "remcaps/kernels/fused_routing.h"
+
+#include <torch/autograd.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "remcaps/base/error.h"
+#include "remcaps/kernels/dynamic_routing_cpu.h"
+#ifdef REMCAPS_CUDA
+#include "remcaps/kernels/cuda_stream.h"
+#include "remcaps/kernels/dynamic_routing_cuda.h"
+#endif
+
+namespace remcaps {
+namespace {
+
+using kernels::RoutingGradients;
+using kernels::RoutingRule;
+using kernels::RoutingShape;
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// An input that is not there is an empty tensor: autograd::Function takes no undefined ones.
+bool is_given(const Tensor& tensor) {
+  return tensor.defined() && tensor.numel() > 0;
+}
+
+float* data_or_null(const Tensor& tensor) {
+  return is_given(tensor) ? tensor.data_ptr<float>() : nullptr;
+}
+
+// The largest float that is not above x: c <= x holds for the same floats c as c <= result.
+float rounded_down(double x) {
+  const auto nearest = static_cast<float>(x);
+  return static_cast<double>(nearest) <= x
+             ? nearest
+             : std::nextafter(nearest, -std::numeric_limits<float>::infinity());
+}
+
+std::string shape_text(const Tensor& tensor) {
+  return tensor.defined() ? fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")) : "undefined";
+}
+
+// `tables`: the edges [K + 1], then the centres [K].
+kernels::CouplingLevels levels_in(const Tensor& tables) {
+  if (!tables.defined()) return {};
+  const int64_t count = tables.numel() / 2;
+  const float* edges = tables.data_ptr<float>();
+  return {.edges = edges, .centres = edges + count + 1, .count = count};
+}
+
+// c_ij of the first iteration: all logits are 0.
+float first_coupling(const FusedRoutingOptions& options, int64_t parents) {
+  const float coupling = 1.0F / static_cast<float>(parents);
+  if (options.iterations > 1 || options.level_centres.empty()) return coupling;
+  size_t level = 0;
+  while (level + 1 < options.level_centres.size() && coupling > options.level_edges[level + 1])
+    ++level;
+  return options.level_centres[level];
+}
+
+// The levels' tables where the kernels read them; undefined where there are none.
+Tensor level_tables(const FusedRoutingOptions& options, const torch::Device& device) {
+  if (options.level_centres.empty()) return {};
+  std::vector<float> tables;
+  for (const double edge : options.level_edges) tables.push_back(rounded_down(edge));
+  tables.insert(tables.end(), options.level_centres.begin(), options.level_centres.end());
+  return torch::tensor(tables, torch::kFloat32).to(device);
+}
+
+int64_t saved_floats(const torch::Device& device, const RoutingShape& shape,
+                     const RoutingRule& rule) {
+#ifdef REMCAPS_CUDA
+  if (device.is_cuda()) return kernels::cuda::saved_floats(shape, rule);
+#endif
+  (void)device;
+  return kernels::cpu::saved_floats(shape, rule);
+}
+
+void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor& children,
+                const Tensor& weight, const Tensor& bias, const Tensor& poses,
+                const Tensor& couplings, const Tensor& saved) {
+#ifdef REMCAPS_CUDA
+  if (children.is_cuda()) {
+    const kernels::cuda::DeviceScope scope(children);
+    const Tensor scratch = torch::empty(
+        {kernels::cuda::forward_scratch_floats(shape, rule, saved.defined())}, poses.options());
+    return kernels::cuda::dynamic_routing_forward(
+        shape, rule, data_or_null(children), data_or_null(weight), data_or_null(bias),
+        data_or_null(poses), data_or_null(couplings), data_or_null(saved),
+        scratch.data_ptr<float>(), scope.stream());
+  }
+#endif
+  kernels::cpu::dynamic_routing_forward(shape, rule, data_or_null(children), data_or_null(weight),
+                                        data_or_null(bias), data_or_null(poses),
+                                        data_or_null(couplings), data_or_null(saved));
+}
+
+void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor& children,
+                 const Tensor& weight, const Tensor& saved, const Tensor& grad_poses,
+                 const RoutingGradients& gradients) {
+#ifdef REMCAPS_CUDA
+  if (children.is_cuda()) {
+    const kernels::cuda::DeviceScope scope(children);
+    const Tensor scratch = torch::empty(
+        {kernels::cuda::backward_scratch_floats(shape, rule, gradients)}, children.options());
+    return kernels::cuda::dynamic_routing_backward(
+        shape, rule, data_or_null(children), data_or_null(weight), data_or_null(saved),
+        data_or_null(grad_poses), gradients, scratch.data_ptr<float>(), scope.stream());
+  }
+#endif
+  kernels::cpu::dynamic_routing_backward(shape, rule, data_or_null(children), data_or_null(weight),
+                                         data_or_null(saved), data_or_null(grad_poses), gradients);
+}
+
+RoutingShape shape_of(const Tensor& children, const Tensor& weight) {
+  return {.batch = children.size(0),
+          .children = children.size(1),
+          .parents = weight.size(1),
+          .child_dim = children.size(2),
+          .parent_dim = weight.size(2)};
+}
+
+class FusedDynamicRouting : public torch::autograd::Function<FusedDynamicRouting> {
+ public:
+  static variable_list forward(AutogradContext* context, const Tensor& children,
+                               const Tensor& weight, const Tensor& bias,
+                               const FusedRoutingOptions& options, bool needs_gradient) {
+    const RoutingShape shape = shape_of(children, weight);
+    const Tensor levels = level_tables(options, children.device());
+    const RoutingRule rule{.iterations = options.iterations,
+                           .epsilon = static_cast<float>(options.epsilon),
+                           .bias_every_iteration = options.bias_every_iteration,
+                           .first_coupling = first_coupling(options, shape.parents),
+                           .levels = levels_in(levels)};
+    const auto float_options = children.options().requires_grad(false);
+    const Tensor poses =
+        torch::empty({shape.batch, shape.parents, shape.parent_dim}, float_options);
+    Tensor couplings, saved;
+    if (options.return_couplings)
+      couplings = torch::empty({shape.batch, shape.children, shape.parents}, float_options);
+    if (needs_gradient)
+      saved = torch::empty({saved_floats(children.device(), shape, rule)}, float_options);
+    forward_on(shape, rule, children, weight, bias, poses, couplings, saved);
+    if (needs_gradient) {
+      context->save_for_backward({children, weight, bias, saved, levels});
+      context->saved_data["iterations"] = options.iterations;
+      context->saved_data["epsilon"] = options.epsilon;
+      context->saved_data["bias_every_iteration"] = options.bias_every_iteration;
+      context->saved_data["full_gradient"] = options.full_gradient;
+      context->saved_data["first_coupling"] = static_cast<double>(rule.first_coupling);
+    }
+    if (!couplings.defined()) return {poses};
+    context->mark_non_differentiable({couplings});
+    return {poses, couplings};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const variable_list inputs = context->get_saved_variables();
+    const Tensor &children = inputs[0], &weight = inputs[1], &bias = inputs[2];
+    auto& numbers = context->saved_data;
+    const RoutingRule rule{
+        .iterations = numbers["iterations"].toInt(),
+        .epsilon = static_cast<float>(numbers["epsilon"].toDouble()),
+        .bias_every_iteration = numbers["bias_every_iteration"].toBool(),
+        .first_coupling = static_cast<float>(numbers["first_coupling"].toDouble()),
+        .levels = levels_in(inputs[4])};
+
+    const auto gradient_of = [](const Tensor& input) {
+      return is_given(input) && input.requires_grad() ? torch::empty_like(input) : Tensor();
+    };
+    const Tensor grad_children = gradient_of(children);
+    const Tensor grad_weight = gradient_of(weight);
+    const Tensor grad_bias = gradient_of(bias);
+    backward_on(shape_of(children, weight), rule, children, weight, inputs[3],
+                grad_outputs[0].contiguous(),
+                {.children = data_or_null(grad_children),
+                 .weight = data_or_null(grad_weight),
+                 .bias = data_or_null(grad_bias),
+                 .full = numbers["full_gradient"].toBool()});
+    return {grad_children, grad_weight, grad_bias, Tensor(), Tensor()};
+  }
+};
+
+void check_shapes(const Tensor& children, const Tensor& weight, const Tensor& bias,
+                  const FusedRoutingOptions& options) {
+  check(children.dim() == 3 && weight.dim() == 4 && children.size(1) == weight.size(0) &&
+            children.size(2) == weight.size(3) && children.numel() > 0 && weight.numel() > 0,
+        "fused routing: children {} and weight {}; expected [B, I, D_in] and [I, J, D_out, D_in]",
+        shape_text(children), shape_text(weight));
+  check(!bias.defined() ||
+            (bias.dim() == 2 && bias.size(0) == weight.size(1) && bias.size(1) == weight.size(2)),
+        "fused routing: bias {}; expected [{}, {}]", shape_text(bias), weight.size(1),
+        weight.size(2));
+  check(options.iterations >= 1, "fused routing: {} iterations; expected at least 1",
+        options.iterations);
+  check(options.level_centres.empty() ||
+            options.level_edges.size() == options.level_centres.size() + 1,
+        "fused routing: {} level edges for {} levels; expected one more than levels",
+        options.level_edges.size(), options.level_centres.size());
+}
+
+}  // namespace
+
+bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
+  const bool is_float =
+      children.scalar_type() == torch::kFloat32 && weight.scalar_type() == torch::kFloat32;
+#ifdef REMCAPS_CUDA
+  const bool on_device = children.is_cpu() || children.is_cuda();
+#else
+  const bool on_device = children.is_cpu();
+#endif
+  return is_float && on_device && children.device() == weight.device();
+}
+
+std::tuple<Tensor, Tensor> fused_dynamic_routing(const Tensor& children, const Tensor& weight,
+                                                 const Tensor& bias,
+                                                 const FusedRoutingOptions& options) {
+  check(has_fused_dynamic_routing(children, weight),
+        "fused routing: children are {} on {}, weight {} on {}; expected float32 on one device",
+        c10::toString(children.scalar_type()), children.device().str(),
+        c10::toString(weight.scalar_type()), weight.device().str());
+  check_shapes(children, weight, bias, options);
+  const bool needs_gradient =
+      torch::GradMode::is_enabled() && (children.requires_grad() || weight.requires_grad() ||
+                                        (bias.defined() && bias.requires_grad()));
+  const variable_list outputs = FusedDynamicRouting::apply(
+      children.contiguous(), weight.contiguous(),
+      bias.defined() ? bias.contiguous() : torch::empty({0}, weight.options()), options,
+      needs_gradient);
+  return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor()};
+}
+
+}  // namespace remcaps

@@ -1,0 +1,38 @@
+// Fused dynamic routing as a differentiable torch operation.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+namespace remcaps {
+
+struct FusedRoutingOptions {
+  int64_t iterations = 3;
+  double epsilon = 1e-6;             ///< inside the square root of squash
+  bool bias_every_iteration = true;  ///< false: the bias is added in the last iteration only
+  /// False: the published gradient, by the last iteration's direct term for children and weight and
+  /// exact for the bias. True: the exact gradient of everything, through all iterations.
+  bool full_gradient = false;
+  bool return_couplings = false;
+  /// Levels the couplings of the last iteration are rounded to: K + 1 edges and K centres (see
+  /// capsule/quantizer.h). Empty: none. A rounded coupling is a constant to the gradient.
+  std::vector<double> level_edges;
+  std::vector<float> level_centres;
+};
+
+/// Whether these tensors have a fused kernel: float32, on the CPU or, in a CUDA build, on a GPU.
+bool has_fused_dynamic_routing(const torch::Tensor& children, const torch::Tensor& weight);
+
+/// Dynamic routing of a fully connected capsule layer; the votes are never in memory.
+///   children [B, I, D_in]   weight [I, J, D_out, D_in]   bias [J, D_out] or undefined
+/// Returns the parents' poses [B, J, D_out] and, where asked for, the couplings of the last
+/// iteration [B, I, J] (no gradient flows through them).
+std::tuple<torch::Tensor, torch::Tensor> fused_dynamic_routing(const torch::Tensor& children,
+                                                               const torch::Tensor& weight,
+                                                               const torch::Tensor& bias,
+                                                               const FusedRoutingOptions& options);
+
+}  // namespace remcaps

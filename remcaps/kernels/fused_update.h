@@ -1,0 +1,37 @@
+// The optimiser's step as one pass over all parameters: LOBSTER's shrinking, Adam, the pruning
+// mask.
+#pragma once
+
+#include <torch/types.h>
+
+#include <vector>
+
+namespace remcaps {
+
+/// One parameter and what goes with it; all float32, dense, on one device, in one memory layout.
+struct UpdatedParameter {
+  torch::Tensor parameter, gradient;
+  torch::Tensor first, second;  ///< Adam's moments
+  torch::Tensor dead;           ///< bool, true where the weight is pruned; undefined: no mask
+  bool shrink = false;          ///< whether LOBSTER works on it
+};
+
+struct UpdateConstants {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+};
+
+/// The numbers that change from step to step, float32 [3]: lr / (1 - beta1^t), sqrt(1 - beta2^t)
+/// and LOBSTER's lambda. On a GPU they lie there too: a captured CUDA graph reads whatever the
+/// tensor holds when it is replayed.
+torch::Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t step, double lambda,
+                           const torch::Device& device);
+
+/// For every parameter, in this order:
+///   p <- p - lambda p max(0, 1 - |g|)     where `shrink`
+///   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2
+///   p <- p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+///   p <- 0                                where `dead`
+void fused_update(const std::vector<UpdatedParameter>& parameters, const UpdateConstants& constants,
+                  const torch::Tensor& numbers);
+
+}  // namespace remcaps

@@ -1,0 +1,68 @@
+// Small formulas that the CPU loops and the CUDA kernels share.
+#pragma once
+
+#include <cmath>
+
+#ifdef __CUDACC__
+#define REMCAPS_HOST_DEVICE __host__ __device__
+#else
+#define REMCAPS_HOST_DEVICE
+#endif
+
+namespace remcaps::kernels {
+
+/// squash(s) = squash_factor(||s||^2) s
+REMCAPS_HOST_DEVICE inline float squash_factor(float n2, float epsilon) {
+  return n2 / ((1.0F + n2) * std::sqrt(n2 + epsilon));
+}
+
+/// Twice the derivative of squash_factor:
+/// dL/ds = squash_factor dL/dv + squash_twice_slope (dL/dv . s) s.
+REMCAPS_HOST_DEVICE inline float squash_twice_slope(float n2, float epsilon) {
+  const float length2 = n2 + epsilon, root = std::sqrt(length2), one_more = 1.0F + n2;
+  return 2.0F / (one_more * one_more * root) - n2 / (one_more * length2 * root);
+}
+
+struct Margins {
+  float plus = 0.9F;    ///< the true class should be at least this long
+  float minus = 0.1F;   ///< the others at most this long
+  float lambda = 0.5F;  ///< weight of the others
+};
+
+/// One class's share of an image's margin loss, and its derivative by the activation.
+REMCAPS_HOST_DEVICE inline float margin_term(float activation, bool is_true, const Margins& m,
+                                             float* derivative) {
+  const float miss = is_true ? m.plus - activation : activation - m.minus;
+  if (!(miss > 0)) {
+    *derivative = miss == miss ? 0.0F : miss;  // NaN stays NaN
+    return *derivative;
+  }
+  const float scale = is_true ? 1.0F : m.lambda;
+  *derivative = (is_true ? -2.0F : 2.0F) * scale * miss;
+  return scale * miss * miss;
+}
+
+/// Adam's constants, and the numbers of one step. Complements come on their own: 1 - 0.999F is off
+/// by 1e-5.
+struct AdamConstants {
+  float beta1 = 0.9F, one_minus_beta1 = 0.1F;
+  float beta2 = 0.999F, one_minus_beta2 = 0.001F;
+  float epsilon = 1e-8F;
+};
+struct StepNumbers {
+  float step_size = 0;          ///< lr / (1 - beta1^t)
+  float second_correction = 1;  ///< sqrt(1 - beta2^t)
+  float lambda = 0;             ///< LOBSTER's share of an insensitive parameter
+};
+
+/// LOBSTER's shrinking, p <- p - lambda p max(0, 1 - |g|), then Adam's moments and step.
+REMCAPS_HOST_DEVICE inline void update_parameter(const AdamConstants& adam, const StepNumbers& step,
+                                                 float g, float& p, float& m, float& v) {
+  const float insensitivity = 1.0F - std::fabs(g);
+  p -= step.lambda * ((insensitivity > 0 ? insensitivity : 0.0F) * p);
+  m = adam.beta1 * m + adam.one_minus_beta1 * g;
+  v = adam.beta2 * v + adam.one_minus_beta2 * (g * g);
+  p -= step.step_size * (m / (std::sqrt(v) / step.second_correction + adam.epsilon));
+}
+
+}  // namespace remcaps::kernels

@@ -1,0 +1,196 @@
+#include "remcaps/models/deepcaps.h"
+
+#include "remcaps/base/error.h"
+#include "remcaps/capsule/init.h"
+
+namespace remcaps {
+namespace {
+
+constexpr double kSquashEpsilon = 1e-8;
+constexpr int64_t kCells = 4;
+constexpr int64_t kCapsuleDim = 8;  // of cells 1 to 3
+constexpr int64_t kFirstCellDim = 4;
+
+}  // namespace
+
+DeepCapsOptions DeepCapsOptions::original() {
+  DeepCapsOptions options;
+  options.variant = "original";
+  options.relu = true;
+  options.squash_conv1 = false;
+  options.norm_momentum = 0.01;
+  options.norm_epsilon = 1e-3;
+  options.conv_bias = false;
+  options.third_cell = "last";
+  options.init = "keras";
+  options.conv3d_depth = kCapsuleDim;
+  options.conv3d_conv_bias = false;
+  options.conv3d_bias = true;
+  options.conv3d.gradient = RoutingGradient::kFull;
+  options.conv3d.squash_over = Conv3dRouting::SquashOver::kMap;
+  options.routing = DynamicRouting{.gradient = RoutingGradient::kFull,
+                                   .bias = BiasUse::kEvery,
+                                   .squash = {Squash::Form::kNorm, kSquashEpsilon}};
+  return options;
+}
+
+void bind(ConfigSection& section, DeepCapsOptions& options, const ModelContext&) {
+  section.key("variant", options.variant, {"rem", "original"});
+  if (options.variant == "original") options = DeepCapsOptions::original();
+  section.key("relu", options.relu);
+  section.key("squash_conv1", options.squash_conv1);
+  section.key("norm_momentum", options.norm_momentum, {0.0, 1.0});
+  section.key("norm_epsilon", options.norm_epsilon, {0.0, 1.0});
+  section.key("conv_bias", options.conv_bias);
+  section.key("conv_channels", options.conv_channels, {1, 65536});
+  section.key("types", options.types, {1, 4096});
+  section.key("class_dim", options.class_dim, {1, 1024});
+  section.key("third_cell", options.third_cell, {"first", "last"});
+  section.key("init", options.init, {"torch", "keras"});
+
+  ConfigSection conv3d = section.section("conv3d");
+  conv3d.key("depth", options.conv3d_depth, {1, kCapsuleDim});
+  conv3d.key("conv_bias", options.conv3d_conv_bias);
+  conv3d.key("bias", options.conv3d_bias);
+  conv3d.key("iterations", options.conv3d.iterations, {1, 16});
+  bind_gradient(conv3d, options.conv3d.gradient);
+  std::string over =
+      options.conv3d.squash_over == Conv3dRouting::SquashOver::kAtoms ? "atoms" : "map";
+  conv3d.key("squash_over", over, {"atoms", "map"});
+  options.conv3d.squash_over =
+      over == "atoms" ? Conv3dRouting::SquashOver::kAtoms : Conv3dRouting::SquashOver::kMap;
+  conv3d.finish();
+  section.adopt("conv3d", conv3d);
+
+  bind_routing(section, options.routing);
+  bind(section, options.decoder);
+}
+
+DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
+    : StackedCapsNet("deepcaps", context), options_(options) {
+  conv1_ = add_conv("conv1", {.channels = options.conv_channels, .kernel = 3, .padding = 1},
+                    std::string(options.relu ? "ReLU + " : "") + "batch norm" +
+                        (options.squash_conv1 ? " + squash" : ""),
+                    /*kept=*/1 + (options.relu ? 1 : 0) + (options.squash_conv1 ? 1 : 0));
+  bn1_ = register_module("bn1",
+                         torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(options.conv_channels)
+                                                    .eps(options.norm_epsilon)
+                                                    .momentum(options.norm_momentum)));
+  plan().add_parameters(2 * options.conv_channels);
+
+  FeatureMap third, fourth;
+  for (int64_t index = 0; index < kCells; ++index) {
+    cells_.push_back(add_cell(index, index == 0 ? kFirstCellDim : kCapsuleDim));
+    third = fourth;
+    fourth = plan().map();
+  }
+  const bool third_first = options.third_cell == "first";
+  const FeatureMap& before = third_first ? third : fourth;
+  const FeatureMap& after = third_first ? fourth : third;
+  const int64_t offset = before.height * before.width * options.types;
+  set_grids({type_last_grid(0, options.types, before.height, before.width),
+             type_last_grid(offset, options.types, after.height, after.width)});
+  add_capsules("class",
+               FcCapsOptions(offset + after.height * after.width * options.types, context.classes)
+                   .child_dim(kCapsuleDim)
+                   .parent_dim(options.class_dim)
+                   .routing(options.routing)
+                   .weight_std(0.05)
+                   .bias_mean(0.0)
+                   .bias_std(0.05));
+  if (options.init == "keras") initialise_as_keras();
+  finish(options.decoder);
+}
+
+DeepCaps::Cell DeepCaps::add_cell(int64_t index, int64_t dim) {
+  const auto add = [&](int64_t place, int64_t stride) {
+    const std::string layer = fmt::format("caps{}{}", index, place);
+    const auto options = Conv2dCapsOptions(plan().map().channels, options_.types, dim)
+                             .stride(stride)
+                             .bias(options_.conv_bias);
+    plan().conv2d_caps(layer, options);
+    add_prunable(layer);
+    return register_module(layer, Conv2dCaps(options));
+  };
+  Cell cell;
+  cell.down = add(0, 2);
+  if (index + 1 < kCells) {
+    cell.skip = add(1, 1);
+  } else {
+    Conv3dRouting routing = options_.conv3d;
+    routing.kernels = context().kernels;
+    const std::string layer = fmt::format("caps{}1", index);
+    const auto options = Conv3dCapsOptions(options_.types, dim)
+                             .depth(options_.conv3d_depth)
+                             .conv_bias(options_.conv3d_conv_bias)
+                             .bias(options_.conv3d_bias)
+                             .routing(routing);
+    plan().conv3d_caps(layer, options);
+    add_prunable(layer);
+    announce({layer, options_.types, options_.types, routing.iterations, /*convolutional=*/true});
+    cell.routed = register_module(layer, Conv3dCaps(options));
+  }
+  cell.second = add(2, 1);
+  cell.third = add(3, 1);
+  return cell;
+}
+
+void DeepCaps::initialise_as_keras() {
+  for (const auto& item : named_parameters()) {
+    const std::string& name = item.key();
+    const Tensor& tensor = item.value();
+    if (name ==
+        "class.weight") {  // Keras' W is [J, I, Dout, Din]: fans are its last two, times J·I
+      const int64_t pairs = tensor.size(0) * tensor.size(1);
+      glorot_uniform_(tensor, pairs * tensor.size(2), pairs * tensor.size(3));
+    } else if (name == "class.bias") {
+      glorot_uniform_(tensor, tensor.size(0), tensor.size(1));
+    } else if (tensor.dim() == 5) {
+      he_normal_(tensor, tensor[0].numel());
+    } else if (tensor.dim() == 4) {
+      glorot_uniform_(tensor, tensor[0].numel(), tensor.size(0) * tensor[0][0].numel());
+    } else if (name == "conv1.bias") {
+      tensor.detach().zero_();
+    }
+  }
+}
+
+Tensor DeepCaps::capsules_of(const Tensor& map) const {
+  return map.reshape({map.size(0), options_.types, kCapsuleDim, map.size(2), map.size(3)})
+      .permute({0, 3, 4, 1, 2})  // [B, h, w, types, 8]
+      .reshape({map.size(0), -1, kCapsuleDim});
+}
+
+Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
+  Tensor x = conv1_->forward(images);
+  if (options_.relu) x = torch::relu(x);
+  x = bn1_->forward(x);
+  if (options_.squash_conv1) x = squash(x.unsqueeze(2), {2}, kSquashEpsilon).squeeze(2);
+
+  Tensor third, fourth;
+  for (auto& cell : cells_) {
+    x = cell.down->forward(x);
+    Tensor skip;
+    if (cell.routed.is_empty()) {
+      skip = cell.skip->forward(x);
+    } else {
+      const RoutingResult routed = cell.routed->forward(x, recorder.next());
+      skip = routed.poses.flatten(1, 2);
+      if (recorder.tracing()) {
+        const int64_t height = x.size(2), width = x.size(3);
+        // Every position routes the types of that position.
+        const Tensor windows = torch::arange(height * width * options_.types, torch::kInt64)
+                                   .view({height * width, options_.types});
+        recorder.record("caps31", capsules_of(x), routed,
+                        {type_last_grid(0, options_.types, height, width)}, windows);
+      }
+    }
+    x = cell.third->forward(cell.second->forward(x)) + skip;
+    third = fourth;
+    fourth = x;
+  }
+  return options_.third_cell == "first" ? torch::cat({capsules_of(third), capsules_of(fourth)}, 1)
+                                        : torch::cat({capsules_of(fourth), capsules_of(third)}, 1);
+}
+
+}  // namespace remcaps

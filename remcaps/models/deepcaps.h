@@ -1,0 +1,64 @@
+// DeepCaps (Rajasegaran et al.): four cells of convolutional capsules with skip connections, the
+// last of which routes through a 3-D convolution.
+#pragma once
+
+#include <torch/nn/modules/batchnorm.h>
+
+#include "remcaps/models/stacked_capsnet.h"
+
+namespace remcaps {
+
+struct DeepCapsOptions {
+  /// "rem": the port REM's authors train; "original": the DeepCaps authors' own. Sets the defaults
+  /// of everything below.
+  std::string variant = "rem";
+  bool relu = false;            ///< after conv1 (original: yes)
+  bool squash_conv1 = true;     ///< squash conv1's channels as capsules of 1 (original: no)
+  double norm_momentum = 0.99;  ///< share of the new batch in bn1's running mean (original: 0.01)
+  double norm_epsilon = 1e-8;   ///< (original: 1e-3)
+  bool conv_bias = true;        ///< of the capsule convolutions (original: no)
+  int64_t conv_channels = 128;
+  int64_t types = 32;
+  int64_t class_dim = 32;
+  /// "first": capsules of the third cell before those of the fourth; "last": after (original).
+  std::string third_cell = "first";
+  std::string init = "torch";  ///< "torch" or "keras" (original: glorot, he_normal for the 3-D one)
+  int64_t conv3d_depth = 3;    ///< components of a child the 3-D kernel sees (original: all 8)
+  bool conv3d_conv_bias = true;  ///< (original: no, but conv3d_bias)
+  bool conv3d_bias = false;      ///< a bias per parent capsule, in every iteration
+  Conv3dRouting conv3d;
+  RoutingOptions routing =
+      DynamicRouting{.bias = BiasUse::kLast, .squash = {Squash::Form::kNorm, 1e-8}};
+  DecoderOptions decoder;
+
+  static DeepCapsOptions original();
+};
+void bind(ConfigSection& section, DeepCapsOptions& options, const ModelContext& context);
+
+/// conv1, bn1 -> cells 0 to 3: x = capsM0(x), stride 2; x = capsM3(capsM2(x)) + capsM1(x). caps31
+/// is the routed one. The capsules of cells 2 and 3, in order (y, x, type), are the children of
+/// `class`. Parameters: conv1, bn1, capsMN.conv.{weight,bias}, class.{weight,bias}.
+class DeepCaps : public StackedCapsNet {
+ public:
+  DeepCaps(const ModelContext& context, const DeepCapsOptions& options);
+
+ protected:
+  Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
+
+ private:
+  /// Three capsule convolutions and the skip connection, which the last cell routes instead.
+  struct Cell {
+    Conv2dCaps down{nullptr}, skip{nullptr}, second{nullptr}, third{nullptr};
+    Conv3dCaps routed{nullptr};
+  };
+  Cell add_cell(int64_t index, int64_t dim);
+  Tensor capsules_of(const Tensor& map) const;  ///< [B, types·8, h, w] -> [B, h·w·types, 8]
+  void initialise_as_keras();
+
+  DeepCapsOptions options_;
+  torch::nn::Conv2d conv1_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr};
+  std::vector<Cell> cells_;
+};
+
+}  // namespace remcaps

@@ -1,0 +1,94 @@
+#include "remcaps/models/eff_backbone.h"
+
+#include <torch/nn/functional/instancenorm.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/instancenorm.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/capsule/init.h"
+
+namespace remcaps {
+
+void bind(ConfigSection& section, EffBackboneOptions& options) {
+  section.key("conv_channels", options.channels, {1, 65536});
+  section.key("conv_kernels", options.kernels, {1, 255});
+  section.key("conv_strides", options.strides, {1, 64});
+  section.key("activation", options.activation, {"relu", "leaky-relu"});
+  section.key("norm", options.norm, {"batch", "instance", "none"});
+  if (options.channels.empty()) section.reject("conv_channels", "[]", "at least one layer");
+  if (options.kernels.size() != options.channels.size())
+    section.reject("conv_kernels", fmt::format("a list of {}", options.kernels.size()),
+                   fmt::format("{}, one per entry of conv_channels", options.channels.size()));
+  if (options.strides.size() != options.channels.size())
+    section.reject("conv_strides", fmt::format("a list of {}", options.strides.size()),
+                   fmt::format("{}, one per entry of conv_channels", options.channels.size()));
+}
+
+EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelContext& context,
+                                       const EffBackboneOptions& backbone)
+    : StackedCapsNet(name, context), leaky_(backbone.activation == "leaky-relu") {
+  const std::string then =
+      (leaky_ ? "LeakyReLU" : "ReLU") +
+      (backbone.norm == "none" ? std::string() : " + " + backbone.norm + " norm");
+  for (size_t i = 0; i < backbone.channels.size(); ++i) {
+    const int64_t inputs = plan().map().channels, kernel = backbone.kernels[i];
+    Layer layer;
+    layer.conv = add_conv(
+        fmt::format("conv{}", i + 1),
+        {.channels = backbone.channels[i], .kernel = kernel, .stride = backbone.strides[i]}, then,
+        backbone.norm == "none" ? 1 : 2);
+    he_normal_(layer.conv->weight, inputs * kernel * kernel);
+    layer.conv->bias.detach().zero_();
+    layer.norm = add_norm(fmt::format("norm{}", i + 1), backbone.norm);
+    layers_.push_back(std::move(layer));
+  }
+}
+
+torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer,
+                                                  const std::string& kind) {
+  if (kind == "none") return {};
+  const FeatureMap& map = plan().map();
+  plan().add_parameters(2 * map.channels);
+  if (kind == "batch")
+    return torch::nn::AnyModule(register_module(layer, torch::nn::BatchNorm2d(map.channels)));
+  check(map.height * map.width > 1,
+        "{}: {} normalises a {}x{} map of {} over its places; one place "
+        "has no variance (norm: batch)",
+        name(), layer, map.height, map.width, map.origin);
+  auto norm = register_module(
+      layer, torch::nn::InstanceNorm2d(
+                 torch::nn::InstanceNorm2dOptions(map.channels).eps(1e-6).affine(true)));
+  // Published: scale and shift both start uniform in ±0.05.
+  norm->weight.detach().uniform_(-0.05, 0.05);
+  norm->bias.detach().uniform_(-0.05, 0.05);
+  return torch::nn::AnyModule(norm);
+}
+
+PrimaryCaps EffBackboneCapsNet::add_depthwise(int64_t kernel, int64_t stride, int64_t dim,
+                                              const Squash& squash) {
+  const FeatureMap map = plan().map();
+  check(map.channels % dim == 0, "{}: the {} channels of {} cannot be read as capsules of {}",
+        name(), map.channels, map.origin, dim);
+  const torch::ExpandingArray<2> window =
+      kernel == 0 ? torch::ExpandingArray<2>({map.height, map.width}) : kernel;
+  primary_ = add_primary("primary", PrimaryCapsOptions(map.channels, map.channels / dim, window)
+                                        .dim(dim)
+                                        .stride(stride)
+                                        .groups(map.channels)
+                                        .squash(squash));
+  he_normal_(primary_->conv->weight, window->at(0) * window->at(1));
+  primary_->conv->bias.detach().zero_();
+  return primary_;
+}
+
+Tensor EffBackboneCapsNet::children(const Tensor& images, RoutingRecorder&) {
+  Tensor map = images;
+  for (auto& layer : layers_) {
+    map = layer.conv->forward(map);
+    map = leaky_ ? torch::leaky_relu(map, 0.3) : torch::relu(map);
+    if (!layer.norm.is_empty()) map = layer.norm.forward(map);
+  }
+  return primary_->forward(map);
+}
+
+}  // namespace remcaps

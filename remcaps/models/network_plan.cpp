@@ -1,0 +1,180 @@
+#include "remcaps/models/network_plan.h"
+
+#include "remcaps/base/error.h"
+#include "remcaps/capsule/decoder.h"
+
+namespace remcaps {
+namespace {
+
+std::string size_text(const torch::ExpandingArray<2>& size) {
+  return fmt::format("{}x{}", size->at(0), size->at(1));
+}
+
+std::string conv_text(const torch::ExpandingArray<2>& kernel,
+                      const torch::ExpandingArray<2>& stride, int64_t groups) {
+  std::string text = fmt::format("{} {}", groups > 1 ? "depthwise" : "Conv2d", size_text(kernel));
+  if (stride->at(0) == stride->at(1) && stride->at(0) == 1) return text;
+  return text + (stride->at(0) == stride->at(1) ? fmt::format(" s{}", stride->at(0))
+                                                : " s" + size_text(stride));
+}
+
+// Votes once, then a weighted sum per iteration and an agreement in all but the last.
+int64_t routing_multiply_adds(int64_t pairs, int64_t child_dim, int64_t parent_dim,
+                              int64_t iterations) {
+  return pairs * parent_dim * (child_dim + 2 * iterations - 1);
+}
+
+}  // namespace
+
+NetworkPlan::NetworkPlan(std::string network, ImageShape input)
+    : network_(std::move(network)),
+      input_(input),
+      map_{input.channels, input.height, input.width, "input"} {}
+
+void NetworkPlan::advance(const std::string& layer, const char* what,
+                          torch::ExpandingArray<2> kernel, torch::ExpandingArray<2> stride,
+                          torch::ExpandingArray<2> padding) {
+  const int64_t rows = map_.height + 2 * padding->at(0) - kernel->at(0);
+  const int64_t columns = map_.width + 2 * padding->at(1) - kernel->at(1);
+  if (rows < 0 || columns < 0) {
+    if (map_.origin == "input")
+      fail("{}: {} {} {} does not fit the {}x{} input", network_, layer, what, size_text(kernel),
+           map_.height, map_.width);
+    fail("{}: {} {} {} does not fit the {}x{} map of {} (input {}x{})", network_, layer, what,
+         size_text(kernel), map_.height, map_.width, map_.origin, input_.height, input_.width);
+  }
+  map_.height = rows / stride->at(0) + 1;
+  map_.width = columns / stride->at(1) + 1;
+  map_.origin = layer;
+}
+
+torch::nn::Conv2dOptions NetworkPlan::conv(const std::string& layer, const ConvShape& shape,
+                                           const std::string& then, int64_t kept) {
+  auto options = torch::nn::Conv2dOptions(map_.channels, shape.channels, shape.kernel)
+                     .stride(shape.stride)
+                     .padding(shape.padding)
+                     .groups(shape.groups)
+                     .bias(shape.bias);
+  const int64_t weights =
+      shape.channels * (map_.channels / shape.groups) * shape.kernel->at(0) * shape.kernel->at(1);
+  advance(layer, "kernel", shape.kernel, shape.stride, shape.padding);
+  map_.channels = shape.channels;
+
+  LayerCost row;
+  row.name = layer;
+  row.kind =
+      conv_text(shape.kernel, shape.stride, shape.groups) + (then.empty() ? "" : " + " + then);
+  row.output = {map_.channels, map_.height, map_.width};
+  row.parameters = weights + (shape.bias ? shape.channels : 0);
+  row.multiply_adds = weights * map_.height * map_.width;
+  row.activation_floats = kept * map_.channels * map_.height * map_.width;
+  rows_.push_back(std::move(row));
+  return options;
+}
+
+void NetworkPlan::pad(int64_t margin) {
+  map_.height += 2 * margin;
+  map_.width += 2 * margin;
+}
+
+void NetworkPlan::pool(const std::string& layer, int64_t kernel, int64_t stride, int64_t padding) {
+  advance(layer, "window", kernel, stride, padding);
+}
+
+void NetworkPlan::primary_caps(const std::string& layer, const PrimaryCapsOptions& options) {
+  conv(layer,
+       {.channels = options.types() * options.dim(),
+        .kernel = options.kernel(),
+        .stride = options.stride(),
+        .padding = options.padding(),
+        .groups = options.groups()},
+       "squash", /*kept=*/2);
+  rows_.back().output = {options.types() * map_.height * map_.width, options.dim()};
+}
+
+void NetworkPlan::conv2d_caps(const std::string& layer, const Conv2dCapsOptions& options) {
+  conv(layer,
+       {.channels = options.types() * options.dim(),
+        .kernel = 3,
+        .stride = options.stride(),
+        .padding = 1,
+        .bias = options.bias()},
+       "squash", /*kept=*/2);
+}
+
+void NetworkPlan::conv3d_caps(const std::string& layer, const Conv3dCapsOptions& options) {
+  const int64_t channels = options.types() * options.dim();
+  const int64_t positions = map_.height * map_.width;
+  const int64_t weights = channels * options.depth() * 9;
+  const int64_t pairs = options.types() * options.types() * positions;
+  map_.origin = layer;
+  LayerCost row;
+  row.name = layer;
+  row.kind =
+      fmt::format("Conv3D {}x3x3 routing r={}", options.depth(), options.routing().iterations);
+  row.output = {channels, map_.height, map_.width};
+  row.parameters = weights + (options.conv_bias() ? channels : 0) + (options.bias() ? channels : 0);
+  row.multiply_adds = weights * options.types() * positions +
+                      routing_multiply_adds(pairs, 0, options.dim(), options.routing().iterations);
+  row.vote_floats = pairs * options.dim();
+  row.activation_floats = pairs + channels * positions;
+  rows_.push_back(std::move(row));
+}
+
+void NetworkPlan::conv_caps(const std::string& layer, const ConvCapsOptions& options) {
+  advance(layer, "kernel", options.kernel(), options.stride(), 0);
+  map_.channels = options.parent_types() * options.parent_dim();
+  const int64_t positions = map_.height * map_.width;
+  const int64_t pairs = options.places() * options.parent_types();
+  LayerCost row;
+  row.name = layer;
+  row.kind = fmt::format("ConvCaps {}x{} s{} dynamic r={}", options.kernel(), options.kernel(),
+                         options.stride(), options.routing().iterations);
+  row.output = {options.parent_types() * positions, options.parent_dim()};
+  row.parameters =
+      pairs * options.parent_dim() * options.child_dim() +
+      (options.routing().bias == BiasUse::kNone ? 0
+                                                : options.parent_types() * options.parent_dim());
+  row.multiply_adds =
+      positions * routing_multiply_adds(pairs, options.child_dim(), options.parent_dim(),
+                                        options.routing().iterations);
+  row.vote_floats = positions * pairs * options.parent_dim();
+  row.activation_floats = positions * (options.places() * options.child_dim() + pairs +
+                                       options.parent_types() * options.parent_dim());
+  rows_.push_back(std::move(row));
+}
+
+void NetworkPlan::fc_caps(const std::string& layer, const FcCapsOptions& options) {
+  const int64_t pairs = options.children() * options.parents();
+  const int64_t iterations = routing_iterations(options.routing());
+  const bool attends = std::holds_alternative<SelfAttentionRouting>(options.routing());
+  LayerCost row;
+  row.name = layer;
+  row.kind = attends ? "FcCaps self-attention"
+                     : fmt::format("FcCaps {} r={}", routing_name(options.routing()), iterations);
+  row.output = {options.parents(), options.parent_dim()};
+  row.parameters =
+      pairs / options.shared_over() * options.parent_dim() * options.child_dim() +
+      (routing_has_bias(options.routing()) ? options.parents() * options.parent_dim() : 0) +
+      (attends ? pairs : 0);
+  // Self-attention has one agreement and one weighted sum: as much as a second iteration's.
+  row.multiply_adds = routing_multiply_adds(pairs, options.child_dim(), options.parent_dim(),
+                                            attends ? 2 : iterations) -
+                      (attends ? pairs * options.parent_dim() : 0);
+  row.vote_floats = pairs * options.parent_dim();
+  row.activation_floats = pairs + options.parents() * options.parent_dim();
+  rows_.push_back(std::move(row));
+}
+
+void NetworkPlan::decoder(const Decoder& decoder) {
+  LayerCost row;
+  row.name = "decoder";
+  row.kind = decoder.kind();
+  row.output = {input_.channels, input_.height, input_.width};
+  for (const auto& parameter : decoder.parameters()) row.parameters += parameter.numel();
+  row.multiply_adds = decoder.multiply_adds();
+  row.activation_floats = decoder.activation_floats();
+  rows_.push_back(std::move(row));
+}
+
+}  // namespace remcaps

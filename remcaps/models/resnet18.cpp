@@ -1,0 +1,92 @@
+#include "remcaps/models/resnet18.h"
+
+#include <torch/nn/init.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/tensors/safetensors.h"
+
+namespace remcaps {
+namespace {
+
+// A convolution without bias and the batch norm after it, both in one row of the plan.
+std::pair<torch::nn::Conv2d, torch::nn::BatchNorm2d> conv_and_norm(NetworkPlan& plan,
+                                                                   const std::string& layer,
+                                                                   int64_t channels, int64_t kernel,
+                                                                   int64_t stride, bool trained) {
+  torch::nn::Conv2d conv(plan.conv(layer,
+                                   {.channels = channels,
+                                    .kernel = kernel,
+                                    .stride = stride,
+                                    .padding = kernel / 2,
+                                    .bias = false},
+                                   "batch norm", trained ? 2 : 0));
+  plan.add_parameters(2 * channels);
+  torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
+  return {conv, torch::nn::BatchNorm2d(channels)};
+}
+
+}  // namespace
+
+BasicBlockImpl::BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int64_t channels,
+                               int64_t stride, bool trained) {
+  const FeatureMap input = plan.map();
+  auto [conv1, bn1] = conv_and_norm(plan, prefix + ".conv1", channels, 3, stride, trained);
+  conv1_ = register_module("conv1", conv1);
+  bn1_ = register_module("bn1", bn1);
+  auto [conv2, bn2] = conv_and_norm(plan, prefix + ".conv2", channels, 3, 1, trained);
+  conv2_ = register_module("conv2", conv2);
+  bn2_ = register_module("bn2", bn2);
+  if (stride == 1 && input.channels == channels) return;
+  const FeatureMap output = plan.map();
+  plan.continue_from(input);
+  auto [conv, bn] = conv_and_norm(plan, prefix + ".downsample", channels, 1, stride, trained);
+  downsample_ = register_module("downsample", torch::nn::Sequential(conv, bn));
+  plan.continue_from(output);
+}
+
+Tensor BasicBlockImpl::forward(const Tensor& map) {
+  Tensor x = torch::relu(bn1_->forward(conv1_->forward(map)));
+  x = bn2_->forward(conv2_->forward(x));
+  return torch::relu(x + (downsample_.is_empty() ? map : downsample_->forward(map)));
+}
+
+ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained) {
+  auto [conv1, bn1] = conv_and_norm(plan, prefix + ".conv1", 64, 7, 2, trained);
+  conv1_ = register_module("conv1", conv1);
+  bn1_ = register_module("bn1", bn1);
+  plan.pool(prefix + ".maxpool", 3, 2, 1);
+  for (int64_t stage = 1; stage <= 4; ++stage) {
+    const std::string name = fmt::format("layer{}", stage);
+    const std::string path = prefix + "." + name;
+    const int64_t channels = 32 << stage, stride = stage == 1 ? 1 : 2;
+    // One after the other: the plan carries the map from block to block, and the order in which
+    // arguments are evaluated is the compiler's.
+    const BasicBlock first(plan, path + ".0", channels, stride, trained);
+    const BasicBlock second(plan, path + ".1", channels, 1, trained);
+    layers_.push_back(register_module(name, torch::nn::Sequential(first, second)));
+  }
+}
+
+Tensor ResNet18Impl::forward(const Tensor& images) {
+  Tensor x = torch::relu(bn1_->forward(conv1_->forward(images)));
+  x = torch::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+  for (auto& layer : layers_) x = layer->forward(x);
+  return x;
+}
+
+void ResNet18Impl::load(const std::filesystem::path& path) {
+  const SafetensorsFile file(path);
+  const torch::NoGradGuard no_grad;
+  const auto read = [&](const std::string& name, Tensor tensor) {
+    check(file.contains(name), "{}: has no tensor {}; expected torchvision's ResNet-18",
+          path.string(), name);
+    check(file.shape(name) == tensor.sizes().vec(), "{}: {} is [{}]; expected [{}]", path.string(),
+          name, fmt::join(file.shape(name), ", "), fmt::join(tensor.sizes(), ", "));
+    tensor.copy_(file.load(name));
+  };
+  for (const auto& item : named_parameters()) read(item.key(), item.value());
+  for (const auto& item : named_buffers())
+    if (item.value().dim() > 0) read(item.key(), item.value());  // not num_batches_tracked
+}
+
+}  // namespace remcaps

@@ -1,0 +1,49 @@
+// ResNet-18 without its pooling and classifier, under torchvision's parameter names.
+#pragma once
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "remcaps/models/network_plan.h"
+
+namespace remcaps {
+
+/// Two 3x3 convolutions and a skip connection. Parameters: conv1, bn1, conv2, bn2 and, where the
+/// shape changes, downsample.0 and downsample.1.
+class BasicBlockImpl : public torch::nn::Module {
+ public:
+  BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int64_t channels, int64_t stride,
+                 bool trained);
+  Tensor forward(const Tensor& map);
+
+ private:
+  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
+  torch::nn::Sequential downsample_{nullptr};
+};
+TORCH_MODULE(BasicBlock);
+
+/// [B, C, H, W] -> [B, 512, H/32, W/32] (rounded up). Parameters: conv1, bn1, layer1.0.conv1, ...
+class ResNet18Impl : public torch::nn::Module {
+ public:
+  /// `plan` follows the layers as `prefix`.conv1 and so on; `trained` says whether backward will
+  /// need their outputs.
+  ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained);
+  Tensor forward(const Tensor& images);
+
+  /// Reads torchvision's state dictionary from a safetensors file. Error names a missing tensor or
+  /// a wrong shape; the classifier (fc) is ignored.
+  void load(const std::filesystem::path& path);
+
+ private:
+  torch::nn::Conv2d conv1_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr};
+  std::vector<torch::nn::Sequential> layers_;
+};
+TORCH_MODULE(ResNet18);
+
+}  // namespace remcaps

@@ -1,0 +1,116 @@
+#include "remcaps/capsule/conv_routing.h"
+
+#include "remcaps/base/error.h"
+#include "tests/capsule/numeric.h"
+
+namespace remcaps {
+namespace {
+
+using testing::expect_close;
+using testing::finite_differences;
+using testing::random_doubles;
+
+TEST(ConvCapsRouting, EachPositionRoutesTheChildrenOfItsOwnWindow) {
+  torch::manual_seed(1);
+  const int64_t types = 2, height = 5, width = 7, kernel = 3, stride = 2;
+  const Tensor children = random_doubles({2, types, height, width, 4});
+  const Tensor weight = random_doubles({types * kernel * kernel, 3, 5, 4});
+  const Tensor bias = random_doubles({3, 5}, 0.1);
+  const RoutingResult all = conv_caps_routing(children, weight, bias, kernel, stride, {});
+  const Tensor windows = window_map(types, height, width, kernel, stride);
+  ASSERT_EQ(windows.sizes(), torch::IntArrayRef({2 * 3, types * 9}));
+  ASSERT_EQ(all.coupling.sizes(), torch::IntArrayRef({2, 6, types * 9, 3}));
+  const Tensor flat = children.view({2, types * height * width, 4});
+  for (int64_t p = 0; p < 6; ++p) {
+    const RoutingResult one = dynamic_routing(flat.index_select(1, windows[p]), weight, bias, {});
+    expect_close(all.poses.select(1, p), one.poses, 1e-12);
+    expect_close(all.coupling.select(1, p), one.coupling, 1e-12);
+  }
+}
+
+TEST(ConvCapsRouting, WindowMapCountsTypesThenRowsThenColumns) {
+  const Tensor windows = window_map(/*types=*/2, /*height=*/3, /*width=*/4, /*kernel=*/2, 1);
+  const Tensor expected = torch::tensor({5, 6, 9, 10, 17, 18, 21, 22}, torch::kInt64);
+  EXPECT_TRUE(torch::equal(windows[4], expected));  // position (1, 1)
+}
+
+TEST(ConvCapsRouting, GradientsOfBothKindsReachTheChildren) {
+  torch::manual_seed(2);
+  const Tensor children = random_doubles({1, 1, 3, 3, 2}).requires_grad_();
+  const Tensor weight = random_doubles({4, 2, 2, 2}).requires_grad_();
+  DynamicRouting options;
+  options.gradient = RoutingGradient::kFull;
+  const Tensor probe = random_doubles({1, 4, 2, 2});
+  const auto loss = [&] {
+    return (conv_caps_routing(children, weight, {}, 2, 1, options).poses * probe).sum();
+  };
+  loss().backward();
+  expect_close(children.grad(), finite_differences(loss, children), 1e-7);
+  expect_close(weight.grad(), finite_differences(loss, weight), 1e-7);
+}
+
+TEST(Conv3dRouting, CouplingsOfAnInputTypeSumToOneOverOutputsAndPositions) {
+  torch::manual_seed(3);
+  const Tensor children = random_doubles({2, 3 * 4, 2, 5});
+  const Tensor weight = random_doubles({6 * 4, 1, 3, 3, 3});
+  const RoutingResult result = conv3d_routing(children, weight, {}, {}, 4, 4, {});
+  ASSERT_EQ(result.poses.sizes(), torch::IntArrayRef({2, 6, 4, 2, 5}));
+  ASSERT_EQ(result.coupling.sizes(), torch::IntArrayRef({2, 10, 3, 6}));
+  expect_close(result.coupling.sum({1, 3}), torch::ones({2, 3}, torch::kFloat64), 1e-12);
+}
+
+TEST(Conv3dRouting, OneIterationGivesUniformCouplings) {
+  Conv3dRouting options;
+  options.iterations = 1;
+  const RoutingResult result = conv3d_routing(
+      random_doubles({1, 8, 2, 2}), random_doubles({8, 1, 3, 3, 3}), {}, {}, 4, 4, options);
+  EXPECT_TRUE((result.coupling == 1.0 / (2 * 4)).all().item<bool>());
+}
+
+TEST(Conv3dRouting, AVoteOfATypeSeesOnlyThatType) {
+  torch::manual_seed(4);
+  Conv3dRouting options;
+  options.iterations = 1;
+  Tensor children = torch::zeros({1, 2 * 4, 3, 3}, torch::kFloat64);
+  const Tensor weight = random_doubles({4, 1, 3, 3, 3});
+  children[0][4 + 3].fill_(1.0);  // a component beyond the kernel's depth of 3
+  EXPECT_EQ(
+      conv3d_routing(children, weight, {}, {}, 4, 4, options).poses.abs().max().item<double>(),
+      0.0);
+  children[0][4 + 2].fill_(1.0);
+  EXPECT_GT(
+      conv3d_routing(children, weight, {}, {}, 4, 4, options).poses.abs().max().item<double>(),
+      0.0);
+}
+
+TEST(Conv3dRouting, FullGradientEqualsFiniteDifferencesForBothSquashes) {
+  torch::manual_seed(5);
+  for (const auto over : {Conv3dRouting::SquashOver::kAtoms, Conv3dRouting::SquashOver::kMap}) {
+    Conv3dRouting options;
+    options.gradient = RoutingGradient::kFull;
+    options.squash_over = over;
+    const Tensor children = random_doubles({1, 4, 2, 2}).requires_grad_();
+    const Tensor weight = random_doubles({4, 1, 2, 3, 3}).requires_grad_();
+    const Tensor bias = random_doubles({2, 2}, 0.3).requires_grad_();
+    const Tensor probe = random_doubles({1, 2, 2, 2, 2});
+    const auto loss = [&] {
+      return (conv3d_routing(children, weight, {}, bias, 2, 2, options).poses * probe).sum();
+    };
+    loss().backward();
+    for (const Tensor& input : {children, weight, bias})
+      expect_close(input.grad(), finite_differences(loss, input), 1e-6);
+  }
+}
+
+TEST(Conv3dRouting, QuantizesItsCouplings) {
+  torch::manual_seed(6);
+  RoutingRequest request;
+  request.quantizer = Quantizer::bins(16);
+  const RoutingResult result = conv3d_routing(
+      random_doubles({1, 8, 2, 2}), random_doubles({8, 1, 3, 3, 3}), {}, {}, 4, 4, {}, request);
+  expect_close(request.quantizer->quantize(result.coupling).to(torch::kFloat64), result.coupling,
+               0);
+}
+
+}  // namespace
+}  // namespace remcaps

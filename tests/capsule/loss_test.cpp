@@ -1,0 +1,44 @@
+#include "remcaps/capsule/loss.h"
+
+#include "remcaps/base/error.h"
+#include "tests/capsule/numeric.h"
+#include "tests/golden/golden_case.h"
+
+namespace remcaps {
+namespace {
+
+TEST(MarginLoss, PenalisesAShortTrueClassAndLongOthers) {
+  const Tensor activations = torch::tensor({{0.4f, 0.3f, 0.05f}});
+  const Tensor labels = torch::tensor({0}, torch::kInt64);
+  EXPECT_NEAR(margin_loss(activations, labels).item<double>(), 0.5 * 0.5 + 0.5 * 0.2 * 0.2, 1e-7);
+}
+
+TEST(MarginLoss, IsTheMeanOfTheLossesOfTheImages) {
+  const Tensor activations = torch::rand({5, 4});
+  const Tensor labels = torch::tensor({0, 3, 1, 1, 2}, torch::kInt64);
+  const Tensor losses = margin_losses(activations, labels);
+  ASSERT_EQ(losses.sizes(), torch::IntArrayRef({5}));
+  EXPECT_NEAR(losses.mean().item<double>(), margin_loss(activations, labels).item<double>(), 1e-7);
+}
+
+TEST(MarginLoss, RefusesLabelsOfAnotherBatch) {
+  EXPECT_THROW(margin_loss(torch::rand({5, 4}), torch::zeros({3}, torch::kInt64)), Error);
+}
+
+TEST(GoldenMarginLoss, EqualsThePublishedOneAtBothMargins) {
+  const SafetensorsFile rules = testing::GoldenCase::rules();
+  const Tensor activations = rules.load("margin/activations"), labels = rules.load("margin/labels");
+  EXPECT_NEAR(margin_loss(activations, labels).item<double>(),
+              rules.load("margin/loss").item<double>(), 1e-6);
+  EXPECT_NEAR(margin_loss(activations, labels, {0.95, 0.05, 0.8}).item<double>(),
+              rules.load("margin/loss_95_05_08").item<double>(), 1e-6);
+}
+
+TEST(ReconstructionLoss, SumsOverAnImageAndAveragesOverTheBatch) {
+  const Tensor images = torch::zeros({2, 1, 2, 2});
+  const Tensor reconstruction = torch::tensor({1.0f, 1.0f, 1.0f, 1.0f, 0.0f, 0.0f, 0.0f, 2.0f});
+  EXPECT_NEAR(reconstruction_loss(reconstruction.view({2, 4}), images).item<double>(), 4.0, 1e-7);
+}
+
+}  // namespace
+}  // namespace remcaps

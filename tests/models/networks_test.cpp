@@ -1,0 +1,220 @@
+// What every network promises, whatever its architecture.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/capsule/loss.h"
+#include "tests/models/make.h"
+
+namespace remcaps {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::images;
+using testing::make;
+using testing::random_images;
+
+// A network small enough to run many times.
+struct Small {
+  const char* network;
+  ModelContext context;
+  const char* options;
+};
+
+std::ostream& operator<<(std::ostream& out, const Small& small) {
+  std::string name = small.network;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return out << name << "_" << small.context.input.channels << "x" << small.context.input.height
+             << "x" << small.context.input.width;
+}
+
+class EveryNetwork : public ::testing::TestWithParam<Small> {
+ protected:
+  std::shared_ptr<CapsNet> network(const std::string& options = "") const {
+    torch::manual_seed(42);
+    return make(GetParam().network, GetParam().context,
+                options.empty() ? GetParam().options : options);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, EveryNetwork,
+    ::testing::Values(
+        Small{"dr-capsnet", images(1, 28, 28),
+              "{conv_channels: 8, primary_types: 2, decoder: fc, decoder_hidden: [8, 16]}"},
+        Small{"dr-capsnet", images(3, 21, 26, 4),
+              "{conv_channels: 8, primary_types: 3, decoder: conv, padding: same}"},
+        Small{"gamma-capsnet", images(1, 28, 28),
+              "{conv_channels: 8, primary_types: 2, hidden: [5], routing: {mean: sample}}"},
+        Small{"deepcaps", images(1, 28, 28),
+              "{conv_channels: 8, types: 3, class_dim: 6, decoder: conv}"},
+        Small{"deepcaps", images(3, 19, 33, 3),
+              "{variant: original, conv_channels: 8, types: 3, class_dim: 6, decoder: fc, "
+              "decoder_hidden: [8]}"},
+        Small{"eff-capsnet", images(1, 28, 28), "{decoder: fc, decoder_hidden: [8, 16]}"},
+        Small{"eff-capsnet", images(2, 48, 48, 5), "{}"},
+        Small{"eff-capsnet", images(3, 24, 30, 2), "{}"},
+        Small{"eff-conv-capsnet", images(3, 48, 44, 3),
+              "{conv_channels: [8, 8, 8, 16], primary_dim: 4, conv_caps_types: 3, conv_caps_dim: "
+              "5, class_dim: 6}"},
+        Small{"multilayer-dr-capsnet", images(3, 32, 32), "{}"},
+        Small{"resnet18-capsnet", images(3, 64, 64, 7), "{}"}),
+    [](const auto& info) {
+      return ::testing::PrintToString(info.param) + "_" + std::to_string(info.index);
+    });
+
+TEST_P(EveryNetwork, ReturnsPosesActivationsAndATraceOfEachRoutingLayer) {
+  const auto model = network();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  ForwardOptions options;
+  options.trace = true;
+  const Tensor batch = random_images(*model, 2);
+  const Forward forward = model->forward(batch, options);
+  const int64_t classes = GetParam().context.classes;
+  ASSERT_EQ(forward.poses.dim(), 3);
+  EXPECT_EQ(forward.poses.size(0), 2);
+  EXPECT_EQ(forward.poses.size(1), classes);
+  ASSERT_EQ(forward.activations.sizes(), torch::IntArrayRef({2, classes}));
+  EXPECT_LT((forward.activations - forward.poses.norm(2, -1)).abs().max().item<double>(), 1e-3);
+  EXPECT_FALSE(forward.reconstruction.defined());
+
+  const auto layers = model->routing_layers();
+  ASSERT_EQ(forward.routings.size(), layers.size());
+  EXPECT_EQ(layers.back().name, "class");
+  EXPECT_EQ(layers.back().parents, classes);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const RoutingTrace& trace = forward.routings[i];
+    EXPECT_EQ(trace.layer, layers[i].name);
+    EXPECT_EQ(trace.convolutional(), layers[i].convolutional);
+    const int64_t last = trace.coupling.dim() - 1;
+    EXPECT_EQ(trace.coupling.size(0), 2);
+    EXPECT_EQ(trace.coupling.size(last - 1), layers[i].children);
+    EXPECT_EQ(trace.coupling.size(last), layers[i].parents);
+    EXPECT_EQ(trace.clamped, 0);
+    const int64_t children = trace.child_activations.size(1);
+    if (trace.convolutional()) {
+      ASSERT_EQ(trace.windows.sizes(),
+                torch::IntArrayRef({trace.coupling.size(1), layers[i].children}));
+      EXPECT_EQ(trace.windows.min().item<int64_t>(), 0);
+      EXPECT_LT(trace.windows.max().item<int64_t>(), children);
+    } else {
+      EXPECT_EQ(children, layers[i].children);
+    }
+  }
+  EXPECT_TRUE(model->forward(batch).routings.empty());
+}
+
+TEST_P(EveryNetwork, GridsNameEachChildOnce) {
+  const auto model = network();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  ForwardOptions options;
+  options.trace = true;
+  for (const RoutingTrace& trace : model->forward(random_images(*model, 1), options).routings) {
+    if (trace.grids.empty()) continue;
+    std::vector<int> seen(trace.child_activations.size(1), 0);
+    for (const CapsuleGrid& grid : trace.grids)
+      for (int64_t o = 0; o < grid.types; ++o)
+        for (int64_t y = 0; y < grid.height; ++y)
+          for (int64_t x = 0; x < grid.width; ++x)
+            ++seen.at(grid.offset + o * grid.stride_type + y * grid.stride_y + x * grid.stride_x);
+    EXPECT_THAT(seen, ::testing::Each(1)) << trace.layer;
+  }
+}
+
+TEST_P(EveryNetwork, EveryTrainedParameterGetsAFiniteGradientAlsoFromOneImage) {
+  for (const int64_t batch : {1, 3}) {
+    const auto model = network();
+    ForwardOptions options;
+    options.reconstruct = true;
+    const Tensor input = random_images(*model, batch);
+    options.labels = torch::arange(batch) % GetParam().context.classes;
+    const Forward forward = model->forward(input, options);
+    Tensor loss = margin_loss(forward.activations, options.labels);
+    EXPECT_EQ(forward.reconstruction.defined(), model->has_decoder());
+    if (model->has_decoder()) loss = loss + reconstruction_loss(forward.reconstruction, input);
+    loss.backward();
+    for (const auto& item : model->named_parameters()) {
+      if (!item.value().requires_grad()) continue;
+      ASSERT_TRUE(item.value().grad().defined()) << item.key();
+      EXPECT_TRUE(torch::isfinite(item.value().grad()).all().item<bool>()) << item.key();
+    }
+  }
+}
+
+TEST_P(EveryNetwork, AnImageDoesNotSeeItsNeighboursInEvaluation) {
+  const auto model = network();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  const Tensor batch = random_images(*model, 3);
+  const Forward all = model->forward(batch), one = model->forward(batch.narrow(0, 1, 1));
+  EXPECT_LT((all.poses[1] - one.poses[0]).abs().max().item<double>(), 1e-4);
+}
+
+TEST_P(EveryNetwork, QuantizesTheRoutingLayersAskedFor) {
+  const auto model = network();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  ForwardOptions options;
+  options.trace = true;
+  options.quantizers.resize(model->routing_layers().size());
+  options.quantizers.back() = Quantizer::uniform(11);
+  const Forward forward = model->forward(random_images(*model, 2), options);
+  const Tensor coupling = forward.routings.back().coupling;
+  EXPECT_TRUE(torch::equal(options.quantizers.back()->quantize(coupling), coupling));
+  if (forward.routings.size() > 1) {
+    const Tensor other = forward.routings.front().coupling;
+    EXPECT_FALSE(torch::equal(Quantizer::uniform(11).quantize(other), other));
+  }
+  options.quantizers.emplace_back();
+  EXPECT_THROW(model->forward(random_images(*model, 1), options), Error);
+}
+
+TEST_P(EveryNetwork, FusedAndReferencePathsAgree) {
+  const auto fused = network();
+  ModelContext context = GetParam().context;
+  context.kernels = KernelPath::kReference;
+  torch::manual_seed(42);
+  const auto reference = make(GetParam().network, context, GetParam().options);
+  fused->eval();
+  reference->eval();
+  const torch::NoGradGuard no_grad;
+  const Tensor batch = random_images(*fused, 2);
+  EXPECT_LT(
+      (fused->forward(batch).poses - reference->forward(batch).poses).abs().max().item<double>(),
+      1e-4);
+}
+
+TEST_P(EveryNetwork, ResolvedOptionsMakeTheSameNetworkAgain) {
+  ConfigSection first(YAML::Load(GetParam().options), "test", "model");
+  const auto model = make_model(GetParam().network, GetParam().context, first);
+  ConfigSection second(YAML::Clone(first.resolved()), "test", "model");
+  const auto again = make_model(GetParam().network, GetParam().context, second);
+  EXPECT_EQ(YAML::Dump(first.resolved()), YAML::Dump(second.resolved()));
+  const auto a = model->named_parameters(), b = again->named_parameters();
+  ASSERT_EQ(a.keys(), b.keys());
+  for (const auto& item : a) EXPECT_EQ(item.value().sizes(), b[item.key()].sizes());
+}
+
+TEST_P(EveryNetwork, RefusesImagesOfAnotherShape) {
+  const auto model = network();
+  const ImageShape shape = model->input();
+  EXPECT_THROW(model->forward(torch::zeros({1, shape.channels + 1, shape.height, shape.width})),
+               Error);
+}
+
+TEST_P(EveryNetwork, CostsAreThoseOfTheLayersThatRun) {
+  const auto model = network();
+  for (const auto& row : model->costs()) {
+    EXPECT_FALSE(row.kind.empty()) << row.name;
+    EXPECT_GT(row.multiply_adds, 0) << row.name;
+    EXPECT_FALSE(row.output.empty()) << row.name;
+  }
+  int64_t voting = 0;
+  for (const auto& row : model->costs()) voting += row.vote_floats > 0;
+  EXPECT_EQ(voting, static_cast<int64_t>(model->routing_layers().size()));
+}
+
+}  // namespace
+}  // namespace remcaps
