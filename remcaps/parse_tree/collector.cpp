@@ -1,0 +1,217 @@
+#include "remcaps/parse_tree/collector.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+
+namespace {
+
+constexpr int64_t kNibbleLevels = 16;  // K up to which two levels share a byte
+// Couplings whose level indices are held at once: a convolutional layer has millions per image
+// batch.
+constexpr int64_t kChunk = 1 << 24;
+
+// The couplings an image's key is made of, [B, N].
+Tensor key_couplings(const RoutingTrace& trace, bool last, const Tensor& predicted) {
+  const Tensor& coupling = trace.coupling;
+  if (!last) return coupling.flatten(1);
+  const Tensor parent = predicted.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
+  return coupling.gather(2, parent).squeeze(2);  // c_{:,j}, [B, I]
+}
+
+void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& quantizer,
+              const Tensor& predicted) {
+  const int64_t images = couplings.size(0);
+  const int64_t step = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, couplings.size(1)));
+  const int64_t* class_of = predicted.data_ptr<int64_t>();
+  for (int64_t begin = 0; begin < images; begin += step) {
+    const Tensor part = couplings.slice(0, begin, std::min(images, begin + step));
+    const Tensor keys = pack_levels(part, quantizer).cpu();
+    const char* bytes = reinterpret_cast<const char*>(keys.data_ptr<uint8_t>());
+    const size_t length = static_cast<size_t>(keys.size(1));
+    for (int64_t row = 0; row < keys.size(0); ++row)
+      dictionary.add(class_of[begin + row], {bytes + row * length, length});
+  }
+}
+
+// Sum over all children of H(c_i) / ln J. Couplings that a prior pushed out of [0, 1] or off the
+// simplex are brought back first.
+Tensor row_entropies(const Tensor& coupling) {
+  const Tensor clamped = coupling.detach().to(torch::kFloat).clamp(0, 1);
+  const Tensor share = clamped / clamped.sum(-1, /*keepdim=*/true).clamp_min(1e-12);
+  const double scale = 1 / std::log(static_cast<double>(coupling.size(-1)));
+  return torch::xlogy(share, share).sum(torch::kDouble).neg() * scale;
+}
+
+// ||v_j|| of a layer's parents, [B, J]: the class capsules' own, or the next layer's children where
+// those are the same capsules.
+Tensor parent_norms(const Forward& forward, size_t layer) {
+  if (layer + 1 == forward.routings.size()) return forward.activations;
+  const RoutingTrace& trace = forward.routings[layer];
+  const Tensor& next = forward.routings[layer + 1].child_activations;
+  const bool same = !trace.convolutional() && next.defined() && next.dim() == 2 &&
+                    next.size(1) == trace.coupling.size(-1);
+  return same ? next : Tensor();
+}
+
+double median(std::vector<int64_t> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return static_cast<double>(values[middle]);
+  return static_cast<double>(values[middle - 1] + values[middle]) / 2;
+}
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double standard_deviation(const std::vector<double>& values) {
+  const double centre = mean(values);
+  double sum = 0;
+  for (const double value : values) sum += (value - centre) * (value - centre);
+  return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+void add_to(Tensor& sum, const Tensor& value) {
+  sum = sum.defined() ? sum + value : value;
+}
+
+}  // namespace
+
+Tensor pack_levels(const Tensor& couplings, const Quantizer& quantizer) {
+  Tensor levels = quantizer.indices(couplings).to(torch::kUInt8);
+  if (quantizer.levels() > kNibbleLevels) return levels;
+  if (levels.size(1) % 2 != 0) levels = torch::constant_pad_nd(levels, {0, 1});
+  const Tensor pairs = levels.view({levels.size(0), -1, 2});
+  return pairs.select(2, 0) + pairs.select(2, 1) * kNibbleLevels;
+}
+
+std::vector<uint8_t> unpack_levels(std::string_view key, int64_t count, int64_t levels) {
+  std::vector<uint8_t> result;
+  result.reserve(count);
+  for (int64_t k = 0; k < count; ++k) {
+    if (levels > kNibbleLevels)
+      result.push_back(static_cast<uint8_t>(key[k]));
+    else
+      result.push_back((static_cast<uint8_t>(key[k / 2]) >> (k % 2 == 0 ? 0 : 4)) & 0xf);
+  }
+  return result;
+}
+
+ParseTreeCollector::ParseTreeCollector(const CapsNet& model,
+                                       std::vector<std::optional<Quantizer>> quantizers,
+                                       LastLayer last_layer)
+    : routing_(model.routing_layers()), quantizers_(std::move(quantizers)) {
+  check(!routing_.empty(), "parse trees: {} has no routing layer", model.name());
+  check(quantizers_.size() == routing_.size(),
+        "parse trees: {} quantizer(s) for {} routing layer(s)", quantizers_.size(),
+        routing_.size());
+  check(last_layer == LastLayer::kOptional || quantizers_.back().has_value(),
+        "parse trees: the couplings of the last routing layer ({}) are not quantized; give it a K",
+        routing_.back().name);
+  dictionaries_.assign(routing_.size(), Dictionary(model.classes()));
+  scores_.resize(routing_.size());
+  samples_per_class_.assign(model.classes(), 0);
+  clamped_.assign(routing_.size(), 0);
+  couplings_.assign(routing_.size(), 0);
+}
+
+void ParseTreeCollector::check_layers(const Forward& forward) const {
+  check(forward.routings.size() == routing_.size(),
+        "parse trees: the forward pass traced {} of {} routing layers", forward.routings.size(),
+        routing_.size());
+}
+
+void ParseTreeCollector::add(const Forward& quantized, const Tensor& labels) {
+  const torch::NoGradGuard no_grad;
+  check_layers(quantized);
+  const Tensor predicted = quantized.activations.argmax(1);
+  add_to(correct_, predicted.eq(labels).sum());
+  samples_ += predicted.size(0);
+  const Tensor class_of = predicted.cpu();
+  for (int64_t row = 0; row < class_of.size(0); ++row)
+    ++samples_per_class_[class_of.data_ptr<int64_t>()[row]];
+  for (size_t layer = 0; layer < routing_.size(); ++layer) {
+    const RoutingTrace& trace = quantized.routings[layer];
+    clamped_[layer] += trace.clamped;
+    couplings_[layer] += trace.coupling.numel();
+    if (!quantizers_[layer]) continue;
+    const bool last = layer + 1 == routing_.size();
+    const Tensor couplings = key_couplings(trace, last, predicted);
+    if (last) children_ = couplings.size(1);
+    add_keys(dictionaries_[layer], couplings, *quantizers_[layer], class_of);
+  }
+}
+
+void ParseTreeCollector::add_unquantized(const Forward& plain) {
+  const torch::NoGradGuard no_grad;
+  check_layers(plain);
+  for (size_t layer = 0; layer < routing_.size(); ++layer) {
+    Scores& scores = scores_[layer];
+    const Tensor& coupling = plain.routings[layer].coupling;
+    if (coupling.size(-1) > 1) {
+      add_to(scores.row_entropy, row_entropies(coupling));
+      scores.rows += coupling.numel() / coupling.size(-1);
+    }
+    const Tensor norms = parent_norms(plain, layer);
+    if (!norms.defined()) continue;
+    const Tensor exact = norms.to(torch::kDouble);
+    add_to(scores.norm_sum, exact.sum(0));
+    add_to(scores.norm_square, exact.square().sum(0));
+    scores.images += norms.size(0);
+  }
+}
+
+ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
+  ParseTreeReport report;
+  report.samples = samples_;
+  if (samples_ > 0)
+    report.accuracy_quantized =
+        static_cast<double>(correct_.item<int64_t>()) / static_cast<double>(samples_);
+  report.samples_per_class = samples_per_class_;
+  for (size_t layer = 0; layer < routing_.size(); ++layer) {
+    LayerTrees trees;
+    trees.layer = routing_[layer].name;
+    trees.clamped = clamped_[layer];
+    trees.couplings = couplings_[layer];
+    if (quantizers_[layer]) {
+      const Dictionary& dictionary = dictionaries_[layer];
+      trees.levels = quantizers_[layer]->levels();
+      trees.entropy_per_class = dictionary.entropy_per_class();
+      trees.keys_per_class = dictionary.keys_per_class();
+      trees.entropy = mean(trees.entropy_per_class);
+      trees.entropy_std = standard_deviation(trees.entropy_per_class);
+      trees.median_keys = median(trees.keys_per_class);
+      trees.unverified_keys = dictionary.unverified();
+    }
+    const Scores& scores = scores_[layer];
+    if (scores.rows > 0)
+      trees.t_score = 1 - scores.row_entropy.item<double>() / static_cast<double>(scores.rows);
+    if (scores.images > 0) {
+      const Tensor centre = scores.norm_sum / scores.images;
+      const Tensor variance = scores.norm_square / scores.images - centre.square();
+      trees.d_score = variance.clamp_min(0).sqrt().max().item<double>();
+    }
+    report.layers.push_back(std::move(trees));
+  }
+  if (!quantizers_.back()) return report;
+  const Dictionary& dictionary = dictionaries_.back();
+  const int64_t levels = quantizers_.back()->levels();
+  for (int64_t class_index = 0; class_index < dictionary.classes(); ++class_index) {
+    auto& trees = report.most_frequent.emplace_back();
+    for (const Dictionary::Tree& tree : dictionary.most_frequent(class_index, frequent)) {
+      FrequentTree& listed = trees.emplace_back();
+      listed.count = tree.count;
+      if (!tree.key.empty()) listed.levels = unpack_levels(tree.key, children_, levels);
+    }
+  }
+  return report;
+}
+
+}  // namespace remcaps

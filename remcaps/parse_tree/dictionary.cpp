@@ -1,0 +1,124 @@
+#include "remcaps/parse_tree/dictionary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint64_t kNotStored = std::numeric_limits<uint64_t>::max();
+
+uint64_t mix(uint64_t value) {  // splitmix64's finaliser
+  value ^= value >> 30;
+  value *= 0xbf58476d1ce4e5b9ULL;
+  value ^= value >> 27;
+  value *= 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
+// Eight bytes a round; the length is part of the seed, so that padding with zeros makes no
+// collision.
+uint64_t hash_half(std::string_view key, uint64_t seed) {
+  uint64_t state = mix(seed + key.size());
+  size_t at = 0;
+  for (; at + 8 <= key.size(); at += 8) {
+    uint64_t word;
+    std::memcpy(&word, key.data() + at, 8);
+    state = mix(state ^ (word * 0x9e3779b97f4a7c15ULL)) + seed;
+  }
+  uint64_t tail = 0;
+  std::memcpy(&tail, key.data() + at, key.size() - at);
+  return mix(state ^ (tail * 0x9e3779b97f4a7c15ULL));
+}
+
+}  // namespace
+
+KeyHash hash_key(std::string_view key) {
+  return {hash_half(key, 0x243f6a8885a308d3ULL), hash_half(key, 0x13198a2e03707344ULL)};
+}
+
+double entropy_bits(const std::vector<int64_t>& counts) {
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  double entropy = 0;
+  for (const int64_t count : counts) {
+    if (count == 0 || count == total) continue;  // 0 bits, and no -0
+    const double share = static_cast<double>(count) / static_cast<double>(total);
+    entropy -= share * std::log2(share);
+  }
+  return entropy;
+}
+
+Dictionary::Dictionary(int64_t classes, size_t key_bytes, Hasher hasher)
+    : key_bytes_(key_bytes), hasher_(std::move(hasher)), samples_(classes, 0) {}
+
+bool Dictionary::matches(const Entry& entry, int64_t class_index, std::string_view key) const {
+  if (entry.class_index != class_index || entry.length != key.size()) return false;
+  return entry.offset == kNotStored ||
+         std::memcmp(keys_.data() + entry.offset, key.data(), key.size()) == 0;
+}
+
+void Dictionary::add(int64_t class_index, std::string_view key) {
+  check(class_index >= 0 && class_index < classes(), "dictionary: class {} of {}", class_index,
+        classes());
+  ++samples_[class_index];
+  KeyHash hash = hasher_(key);
+  hash.low = mix(hash.low + static_cast<uint64_t>(class_index));
+  const auto [found, is_new] = first_.try_emplace(hash, static_cast<uint32_t>(entries_.size()));
+  for (uint32_t at = is_new ? kNone : found->second; at != kNone; at = entries_[at].next) {
+    if (matches(entries_[at], class_index, key)) {
+      ++entries_[at].count;
+      return;
+    }
+  }
+  Entry entry{static_cast<uint32_t>(class_index), is_new ? kNone : found->second, kNotStored,
+              key.size(), 1};
+  if (keys_.size() + key.size() <= key_bytes_) {
+    entry.offset = keys_.size();
+    keys_.insert(keys_.end(), key.begin(), key.end());
+  } else {
+    ++unverified_;
+  }
+  check(entries_.size() < kNone, "dictionary: more than {} distinct keys", kNone);
+  found->second = static_cast<uint32_t>(entries_.size());
+  entries_.push_back(entry);
+}
+
+std::vector<int64_t> Dictionary::keys_per_class() const {
+  std::vector<int64_t> keys(classes(), 0);
+  for (const Entry& entry : entries_) ++keys[entry.class_index];
+  return keys;
+}
+
+std::vector<double> Dictionary::entropy_per_class() const {
+  std::vector<std::vector<int64_t>> counts(classes());
+  for (const Entry& entry : entries_) counts[entry.class_index].push_back(entry.count);
+  std::vector<double> entropies;
+  for (const auto& of_class : counts) entropies.push_back(entropy_bits(of_class));
+  return entropies;
+}
+
+std::vector<Dictionary::Tree> Dictionary::most_frequent(int64_t class_index, size_t limit) const {
+  std::vector<const Entry*> found;
+  for (const Entry& entry : entries_)
+    if (entry.class_index == class_index) found.push_back(&entry);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Entry* a, const Entry* b) { return a->count > b->count; });
+  if (found.size() > limit) found.resize(limit);
+  std::vector<Tree> trees;
+  for (const Entry* entry : found) {
+    Tree tree;
+    tree.count = entry->count;
+    if (entry->offset != kNotStored) tree.key = {keys_.data() + entry->offset, entry->length};
+    trees.push_back(tree);
+  }
+  return trees;
+}
+
+}  // namespace remcaps

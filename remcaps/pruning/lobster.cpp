@@ -1,0 +1,102 @@
+#include "remcaps/pruning/lobster.h"
+
+#include <cmath>
+#include <limits>
+
+#include "remcaps/pruning/threshold_search.h"
+
+namespace remcaps {
+
+namespace {
+const std::string kPlateau = "plateau";
+}
+
+void bind(ConfigSection& section, LobsterOptions& options) {
+  bind(section, options.scope);
+  section.key("lambda", options.lambda, {0.0, 1.0});
+  section.key("lambda_decay", options.lambda_decay, {0.0, 1.0});
+  section.key("pwe", options.pwe, {-1, 1'000'000});
+  section.key("plateau", options.plateau, {0.0, 1e6});
+  section.key("twt", options.twt, {0.0, 1e6});
+  section.key("min_accuracy", options.min_accuracy, {0.0, 1.0});
+  section.key("begin", options.begin, {0, 1'000'000'000});
+  section.key("end", options.end, {-1, 1'000'000'000});
+}
+
+void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, double lambda) {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor insensitivity = gradient.abs().neg_().add_(1).clamp_min_(0);
+  parameter.sub_(insensitivity.mul_(parameter), lambda);
+}
+
+void LobsterPruner::bind_to(const CapsNet& model) {
+  if (masks_.bound()) return;
+  masks_.bind(model, options_.scope);
+  shrunk_.clear();
+  for (const NamedTensor& parameter : layer_parameters(model, options_.scope))
+    if (parameter.tensor.requires_grad()) shrunk_.push_back(parameter.tensor);
+}
+
+void LobsterPruner::before_epoch(PruningContext& context) {
+  bind_to(context.model);
+  masks_.prune_zeros();
+}
+
+void LobsterPruner::after_backward(PruningContext& context) {
+  bind_to(context.model);
+  const double lambda =
+      options_.lambda * std::pow(options_.lambda_decay, static_cast<double>(context.epoch));
+  if (lambda == 0) return;
+  for (const torch::Tensor& parameter : shrunk_)
+    if (parameter.grad().defined()) lobster_shrink(parameter, parameter.grad(), lambda);
+}
+
+void LobsterPruner::after_step(PruningContext& context) {
+  bind_to(context.model);
+  masks_.apply();
+}
+
+bool LobsterPruner::search_is_due(const PruningContext& context) {
+  if (context.epoch < options_.begin) return false;
+  if (options_.end >= 0 && context.epoch > options_.end) return false;
+  const double loss = context.epoch_validation_loss;
+  bad_epochs_ = loss > best_loss_ * (1 + options_.plateau) ? bad_epochs_ + 1 : 0;
+  best_loss_ = std::min(best_loss_, loss);
+  if (options_.min_accuracy > 0 && !(context.epoch_validation_accuracy > options_.min_accuracy))
+    return false;
+  return bad_epochs_ >= options_.pwe;
+}
+
+PruningReport LobsterPruner::after_epoch(PruningContext& context) {
+  bind_to(context.model);
+  PruningReport report;
+  if (!search_is_due(context)) return report;
+  const int64_t before = masks_.pruned();
+  const SearchResult found = search_threshold(masks_.weights(), magnitude_range(context.model),
+                                              context.validation_loss, {.twt = options_.twt});
+  masks_.prune_zeros();
+  best_loss_ = std::numeric_limits<double>::infinity();  // the pruned network sets its own best
+  bad_epochs_ = 0;
+  report.pruned = masks_.pruned() > before;
+  report.threshold = found.threshold;
+  report.evaluations = found.evaluations;
+  report.loss_before = found.base_loss;
+  report.loss_after = found.loss;
+  return report;
+}
+
+std::map<std::string, torch::Tensor> LobsterPruner::state() const {
+  auto state = masks_.state();
+  state[kPlateau] = torch::tensor({best_loss_, static_cast<double>(bad_epochs_)}, torch::kDouble);
+  return state;
+}
+
+void LobsterPruner::load_state(const std::map<std::string, torch::Tensor>& state) {
+  masks_.load_state(state);
+  if (const auto found = state.find(kPlateau); found != state.end()) {
+    best_loss_ = found->second[0].item<double>();
+    bad_epochs_ = static_cast<int64_t>(found->second[1].item<double>());
+  }
+}
+
+}  // namespace remcaps

@@ -1,0 +1,109 @@
+#include "remcaps/pruning/threshold_search.h"
+
+#include <cmath>
+#include <map>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+
+namespace {
+
+// The weights as they were, and as they are with a threshold applied.
+class Candidate {
+ public:
+  explicit Candidate(const std::vector<NamedTensor>& weights) : weights_(weights) {
+    for (const NamedTensor& weight : weights) original_.push_back(weight.tensor.detach().clone());
+  }
+
+  // Zeros among the weights once |w| < threshold is pruned. Sets of pruned weights are nested:
+  // equal counts mean equal sets.
+  int64_t zeros(double threshold) const {
+    std::vector<Tensor> counts;
+    for (const Tensor& weight : original_)
+      counts.push_back((weight.abs() < threshold).logical_or_(weight == 0).sum());
+    return torch::stack(counts).sum().item<int64_t>();
+  }
+
+  void apply(double threshold) const {
+    for (size_t k = 0; k < original_.size(); ++k) {
+      Tensor target = weights_[k].tensor;
+      target.copy_(original_[k]);
+      target.masked_fill_(original_[k].abs() < threshold, 0);
+    }
+  }
+
+ private:
+  const std::vector<NamedTensor>& weights_;
+  std::vector<Tensor> original_;
+};
+
+}  // namespace
+
+MagnitudeRange magnitude_range(const CapsNet& model) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Tensor> lows, sums, highs;
+  int64_t count = 0;
+  for (const auto& parameter : model.named_parameters()) {
+    if (parameter.key().find("weight") == std::string::npos || parameter.value().numel() == 0)
+      continue;
+    const Tensor magnitude = parameter.value().abs();
+    lows.push_back(magnitude.min());
+    sums.push_back(magnitude.sum(torch::kDouble));
+    highs.push_back(magnitude.max());
+    count += magnitude.numel();
+  }
+  check(count > 0, "pruning: no parameter of {} has \"weight\" in its name", model.name());
+  const Tensor all = torch::stack({torch::stack(lows).min().to(torch::kDouble),
+                                   torch::stack(sums).sum() / static_cast<double>(count),
+                                   torch::stack(highs).max().to(torch::kDouble)})
+                         .cpu();
+  const double* values = all.data_ptr<double>();
+  return {values[0], values[1], values[2]};
+}
+
+SearchResult search_threshold(const std::vector<NamedTensor>& weights, const MagnitudeRange& range,
+                              const std::function<double()>& loss, const SearchOptions& options) {
+  const torch::NoGradGuard no_grad;
+  const Candidate candidate(weights);
+  SearchResult result;
+  result.base_loss = result.loss = loss();
+  result.bound = result.base_loss * (1 + options.twt);
+  result.evaluations = 1;
+
+  std::map<int64_t, double> known;  // zeros -> loss
+  if (options.reuse) known[candidate.zeros(0)] = result.base_loss;
+  const auto loss_at = [&](double threshold) {
+    const int64_t zeros = options.reuse ? candidate.zeros(threshold) : 0;
+    if (const auto found = known.find(zeros); found != known.end()) return found->second;
+    candidate.apply(threshold);
+    ++result.evaluations;
+    const double value = loss();
+    if (options.reuse) known[zeros] = value;
+    return value;
+  };
+
+  double low = range.low, high = range.high, threshold = range.mean;
+  double previous = std::nan("");
+  for (int64_t repeats = 0;;) {
+    ++result.steps;
+    const double value = loss_at(threshold);
+    const double tried = threshold;
+    if (value <= result.bound) {
+      result.threshold = tried;
+      result.loss = value;
+      low = tried;
+      threshold = (high + tried) / 2;
+    } else {  // above the bound, or not a number
+      high = tried;
+      threshold = (low + tried) / 2;
+    }
+    repeats = value == previous ? repeats + 1 : 0;
+    previous = value;
+    if (std::abs(threshold - tried) < options.precision || repeats >= options.repeats) break;
+  }
+  candidate.apply(result.threshold);
+  return result;
+}
+
+}  // namespace remcaps

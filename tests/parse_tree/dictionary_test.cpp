@@ -1,0 +1,82 @@
+#include "remcaps/parse_tree/dictionary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Entropy, IsInBits) {
+  EXPECT_EQ(entropy_bits({}), 0);
+  EXPECT_EQ(entropy_bits({7}), 0);
+  EXPECT_FALSE(std::signbit(entropy_bits({7})));
+  EXPECT_DOUBLE_EQ(entropy_bits({1, 1, 1, 1}), 2);
+  EXPECT_DOUBLE_EQ(entropy_bits({2, 1, 1}), 1.5);
+}
+
+TEST(Dictionary, CountsKeysPerClass) {
+  Dictionary dictionary(3);
+  for (const char* key : {"aa", "ab", "aa", "aa"}) dictionary.add(0, key);
+  dictionary.add(2, "aa");
+  EXPECT_THAT(dictionary.samples_per_class(), ElementsAre(4, 0, 1));
+  EXPECT_THAT(dictionary.keys_per_class(), ElementsAre(2, 0, 1));
+  EXPECT_THAT(dictionary.entropy_per_class(),
+              ElementsAre(::testing::DoubleNear(0.811278124459, 1e-9), 0, 0));
+  const auto trees = dictionary.most_frequent(0, 5);
+  ASSERT_EQ(trees.size(), 2u);
+  EXPECT_EQ(trees[0].count, 3);
+  EXPECT_EQ(trees[0].key, "aa");
+  EXPECT_EQ(trees[1].key, "ab");
+  EXPECT_EQ(dictionary.most_frequent(0, 1).size(), 1u);
+}
+
+TEST(Dictionary, KeysThatCollideAreToldApartByTheirBytes) {
+  Dictionary dictionary(2, Dictionary::kDefaultKeyBytes,
+                        [](std::string_view) { return KeyHash{}; });
+  for (const char* key : {"aa", "ab", "ac", "ab", "a"}) dictionary.add(1, key);
+  EXPECT_THAT(dictionary.keys_per_class(), ElementsAre(0, 4));
+  EXPECT_EQ(dictionary.most_frequent(1, 1)[0].key, "ab");
+  EXPECT_EQ(dictionary.unverified(), 0);
+}
+
+TEST(Dictionary, PastItsMemoryKeysAreKnownByTheirHash) {
+  Dictionary dictionary(1, /*key_bytes=*/4);
+  for (const char* key : {"aa", "bb", "cc", "cc", "dd"}) dictionary.add(0, key);
+  EXPECT_THAT(dictionary.keys_per_class(), ElementsAre(4));
+  EXPECT_EQ(dictionary.unverified(), 2);
+  EXPECT_EQ(dictionary.most_frequent(0, 1)[0].count, 2);
+  EXPECT_TRUE(dictionary.most_frequent(0, 1)[0].key.empty());
+}
+
+TEST(Dictionary, HashesOfSimilarKeysDiffer) {
+  std::set<std::pair<uint64_t, uint64_t>> seen;
+  for (int length = 0; length < 40; ++length) {
+    const std::string zeros(length, '\0');
+    const KeyHash hash = hash_key(zeros);
+    EXPECT_TRUE(seen.insert({hash.low, hash.high}).second) << length;
+    for (int at = 0; at < length; ++at) {
+      std::string key = zeros;
+      key[at] = 1;
+      const KeyHash other = hash_key(key);
+      EXPECT_TRUE(seen.insert({other.low, other.high}).second);
+      EXPECT_NE(other.low, hash.low);
+      EXPECT_NE(other.high, hash.high);
+    }
+  }
+}
+
+TEST(Dictionary, ClassOutOfRangeIsAnError) {
+  Dictionary dictionary(2);
+  EXPECT_THROW(dictionary.add(2, "a"), Error);
+}
+
+}  // namespace
+}  // namespace remcaps

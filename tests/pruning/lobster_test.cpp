@@ -1,0 +1,189 @@
+#include "remcaps/pruning/lobster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+
+#include <cmath>
+
+#include "remcaps/base/error.h"
+#include "tests/golden/golden_case.h"
+#include "tests/pruning/toy_network.h"
+
+namespace remcaps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using testing::ToyNetwork;
+using testing::values;
+
+std::unique_ptr<Pruner> pruner(const std::string& yaml) {
+  ConfigSection section(YAML::Load(yaml), "test", "pruning");
+  return make_pruner(section);
+}
+
+TEST(LobsterGolden, ShrinkMatchesThePublishedUpdate) {
+  const SafetensorsFile golden = testing::GoldenCase::rules();
+  Tensor parameter = golden.load("lobster/p");
+  lobster_shrink(parameter, golden.load("lobster/grad"), 1e-2);
+  EXPECT_TRUE(torch::allclose(parameter, golden.load("lobster/out_lambda_1e-2"), 1e-6, 1e-9));
+}
+
+TEST(Lobster, ShrinksWhatTheLossDoesNotFeelAndSparesWhatItDoes) {
+  Tensor parameter = torch::tensor({1.0f, -1.0f, 1.0f, 0.0f});
+  lobster_shrink(parameter, torch::tensor({0.0f, 0.5f, -3.0f, 0.0f}), 0.1);
+  EXPECT_THAT(values(parameter),
+              ElementsAre(FloatNear(0.9f, 1e-6), FloatNear(-0.95f, 1e-6), 1.0f, 0.0f));
+}
+
+TEST(Lobster, ShrinksBiasesTooAndDecaysLambdaByEpoch) {
+  ToyNetwork network({1, 1}, {1, 1, 1, 1});
+  auto lobster = pruner("{strategy: lobster, lambda: 0.1, lambda_decay: 0.5}");
+  {
+    const torch::NoGradGuard no_grad;
+    network.bias.fill_(1);
+  }
+  for (Tensor parameter : network.parameters())
+    if (parameter.requires_grad()) parameter.mutable_grad() = torch::zeros_like(parameter);
+  PruningContext context{network};
+  context.epoch = 2;
+  lobster->after_backward(context);
+  const float expected = 1 - 0.1f * 0.25f;
+  EXPECT_THAT(values(network.bias), ElementsAre(expected, expected));
+  EXPECT_THAT(values(network.conv_weight()), ElementsAre(expected, expected));
+  EXPECT_THAT(values(network.scale), ElementsAre(1)) << "not in a prunable layer";
+  EXPECT_THAT(values(network.frozen), ElementsAre(1, 1, 1));
+}
+
+// Weights that a step of Adam moves are back at zero after it, also in a pruner that was restored
+// from a checkpoint, and whatever the state of Adam.
+TEST(Lobster, PrunedWeightsStayZeroThroughStepsAndResume) {
+  ToyNetwork network;
+  {
+    const torch::NoGradGuard no_grad;
+    network.bias.fill_(1e-3);
+    network.conv_bias().fill_(1e-3);
+  }
+  torch::optim::Adam adam(network.parameters(), torch::optim::AdamOptions(0.05));
+  auto lobster = pruner("{strategy: lobster}");
+  PruningContext context{network};
+  // Only the two largest weights matter to this loss.
+  context.validation_loss = [&] {
+    return network.weight.abs().gt(0.4).sum().item<int64_t>() == 2 ? 1.0 : 2.0;
+  };
+  const auto epoch = [&](Pruner& pruner) {
+    pruner.before_epoch(context);
+    for (int step = 0; step < 4; ++step) {
+      adam.zero_grad();
+      network.forward(torch::ones({2, 1, 1, 1})).activations.sum().backward();
+      pruner.after_backward(context);
+      adam.step();
+      pruner.after_step(context);
+    }
+  };
+  lobster->before_epoch(context);
+  const PruningReport report = lobster->after_epoch(context);
+  EXPECT_TRUE(report.pruned);
+  EXPECT_EQ(report.loss_before, 1);
+  EXPECT_EQ(report.loss_after, 1);
+  const auto zero = [&] {
+    return std::vector<bool>{
+        network.conv_weight()[0].item<float>() == 0, network.conv_weight()[1].item<float>() == 0,
+        network.weight[0][0].item<float>() == 0,     network.weight[0][1].item<float>() == 0,
+        network.weight[1][0].item<float>() == 0,     network.weight[1][1].item<float>() == 0};
+  };
+  const std::vector<bool> pruned = {true, true, true, true, false, false};
+  EXPECT_EQ(zero(), pruned);
+  epoch(*lobster);
+  EXPECT_EQ(zero(), pruned);
+
+  auto resumed = pruner("{strategy: lobster}");
+  resumed->load_state(lobster->state());
+  {
+    const torch::NoGradGuard no_grad;
+    network.weight[0][0] = 0.5;  // as if the weights on disk were older than the masks
+  }
+  epoch(*resumed);
+  EXPECT_EQ(zero(), pruned);
+  for (const Tensor& bias : {network.bias, network.conv_bias()})
+    EXPECT_TRUE(bias.ne(0).all().item<bool>()) << "a bias was pruned";
+}
+
+TEST(Lobster, SearchesAfterEveryEpochByDefault) {
+  ToyNetwork network;
+  auto lobster = pruner("{strategy: lobster}");
+  PruningContext context{network};
+  context.validation_loss = [] { return 1.0; };
+  for (context.epoch = 0; context.epoch < 3; ++context.epoch)
+    EXPECT_GT(lobster->after_epoch(context).evaluations, 0);
+}
+
+TEST(Lobster, WaitsForAPlateauWhereAskedToAlsoAcrossAResume) {
+  ToyNetwork network;
+  const std::string recipe = "{strategy: lobster, pwe: 2, plateau: 0}";
+  auto lobster = pruner(recipe);
+  PruningContext context{network};
+  context.validation_loss = [] { return 1.0; };
+  const auto searched = [&](double loss) {
+    context.epoch_validation_loss = loss;
+    return lobster->after_epoch(context).evaluations > 0;
+  };
+  EXPECT_FALSE(searched(1.0));
+  EXPECT_FALSE(searched(0.9));
+  EXPECT_FALSE(searched(0.95));
+  const auto state = lobster->state();
+  lobster = pruner(recipe);
+  lobster->load_state(state);
+  EXPECT_TRUE(searched(0.95));
+  EXPECT_FALSE(searched(0.96)) << "the count starts again after a search";
+}
+
+TEST(Lobster, SearchesOnlyWithinItsEpochsAndAboveItsAccuracy) {
+  ToyNetwork network;
+  auto lobster = pruner("{strategy: lobster, begin: 1, end: 2, min_accuracy: 0.5}");
+  PruningContext context{network};
+  context.validation_loss = [] { return 1.0; };
+  std::vector<int64_t> searched;
+  for (context.epoch = 0; context.epoch < 5; ++context.epoch) {
+    context.epoch_validation_accuracy = context.epoch == 1 ? 0.5 : 0.6;
+    if (lobster->after_epoch(context).evaluations > 0) searched.push_back(context.epoch);
+  }
+  EXPECT_THAT(searched, ElementsAre(2));
+}
+
+TEST(Pruner, UnknownStrategiesAndKeysAreNamedWithTheNearest) {
+  const auto message = [](const std::string& yaml) -> std::string {
+    try {
+      pruner(yaml);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(message("{strategy: lobter}"), ::testing::HasSubstr("lobster"));
+  EXPECT_THAT(message("{strategy: lobster, lambada: 1}"), ::testing::HasSubstr("lambda"));
+  EXPECT_THAT(message("{strategy: none, sparsity: 0.5}"), ::testing::HasSubstr("sparsity"));
+}
+
+TEST(Pruner, NoneDoesNothing) {
+  ToyNetwork network;
+  auto none = pruner("{}");
+  PruningContext context{network};
+  none->at_initialisation(context);
+  none->before_epoch(context);
+  none->after_step(context);
+  EXPECT_FALSE(none->after_epoch(context).pruned);
+  EXPECT_TRUE(none->state().empty());
+  EXPECT_THAT(values(network.conv_weight()), ElementsAre(0.1f, -0.2f));
+}
+
+TEST(Pruner, UsersStrategyJoinsTheRegistry) {
+  struct Custom : Pruner {};
+  register_pruner("custom", [](ConfigSection&) { return std::make_unique<Custom>(); });
+  EXPECT_NE(dynamic_cast<Custom*>(pruner("{strategy: custom}").get()), nullptr);
+  EXPECT_THAT(pruner_names(), ::testing::Contains("custom"));
+}
+
+}  // namespace
+}  // namespace remcaps
