@@ -1,0 +1,47 @@
+// Adam (Kingma & Ba) over named parameters, with state that is saved and restored exactly.
+#pragma once
+
+#include <torch/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "remcaps/tensors/safetensors.h"
+
+namespace remcaps {
+
+struct AdamOptions {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+};
+
+/// PyTorch's formula, step for step:
+///   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2
+///   p <- p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+class Adam {
+ public:
+  using NamedParameters = std::vector<std::pair<std::string, torch::Tensor>>;
+
+  /// Parameters that need no gradient (a frozen backbone) are left out.
+  Adam(const NamedParameters& parameters, AdamOptions options);
+
+  /// One update with the gradients that are there; a parameter without one does not move.
+  void step(double lr);
+  void zero_grad();
+
+  int64_t steps() const { return steps_; }
+  const NamedParameters& parameters() const { return parameters_; }
+
+  /// The moments: "m.<parameter>" and "v.<parameter>".
+  TensorMap state() const;
+  /// `state` must hold every moment in its parameter's shape.
+  void load_state(const TensorMap& state, int64_t steps);
+
+ private:
+  AdamOptions options_;
+  NamedParameters parameters_;
+  std::vector<torch::Tensor> first_, second_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace remcaps

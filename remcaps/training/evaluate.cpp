@@ -1,0 +1,95 @@
+#include "remcaps/training/evaluate.h"
+
+namespace remcaps {
+namespace {
+
+// Puts a network into evaluation mode, and back.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(CapsNet& model) : model_(model), was_training_(model.is_training()) {
+    model.eval();
+  }
+  ~EvaluationMode() {
+    if (was_training_) model_.train();
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  CapsNet& model_;
+  bool was_training_;
+};
+
+// Calls `body(batch, forward, first)` for every batch, in order.
+template <typename Body>
+void for_each_batch(CapsNet& model, const BatchSource& source, int64_t batch_size,
+                    const ForwardOptions& options, const Body& body) {
+  torch::NoGradGuard no_grad;
+  EvaluationMode mode(model);
+  for (int64_t first = 0; first < source.size(); first += batch_size) {
+    const int64_t count = std::min(batch_size, source.size() - first);
+    const Batch batch = source.evaluation_batch(first, count);
+    body(batch, model.forward(batch.images, options), first);
+  }
+}
+
+torch::TensorOptions doubles(const Tensor& like) {
+  return torch::TensorOptions().device(like.device()).dtype(torch::kFloat64);
+}
+
+}  // namespace
+
+Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
+  const int64_t classes = model.classes();
+  const bool reconstruct = options.reconstruction > 0 && model.has_decoder();
+  ForwardOptions forward_options = options.forward;
+  forward_options.reconstruct = forward_options.reconstruct || reconstruct;
+
+  Tensor loss_sum, batch_loss_sum, confusion;
+  for_each_batch(model, source, options.batch, forward_options,
+                 [&](const Batch& batch, const Forward& forward, int64_t first) {
+                   const int64_t count = batch.labels.size(0);
+                   if (first == 0) {
+                     loss_sum = torch::zeros({}, doubles(batch.images));
+                     batch_loss_sum = torch::zeros({}, doubles(batch.images));
+                     confusion = torch::zeros({classes * classes}, batch.labels.options());
+                   }
+                   Tensor loss = margin_loss(forward.activations, batch.labels, options.margin);
+                   if (reconstruct)
+                     loss = loss + options.reconstruction *
+                                       reconstruction_loss(forward.reconstruction, batch.images);
+                   loss = loss.to(torch::kFloat64);
+                   batch_loss_sum += loss;
+                   loss_sum += loss * count;
+                   const Tensor cell =
+                       batch.labels * classes + forward.activations.argmax(1);  // [B]
+                   confusion.scatter_add_(0, cell, torch::ones_like(cell));
+                   if (options.on_batch) options.on_batch(batch, forward);
+                   if (options.on_progress) options.on_progress(first + count);
+                 });
+
+  Evaluation result;
+  result.samples = source.size();
+  const Tensor sums = torch::stack({loss_sum, batch_loss_sum}).cpu();
+  result.loss = sums[0].item<double>() / static_cast<double>(result.samples);
+  result.batch_mean_loss =
+      sums[1].item<double>() / static_cast<double>(source.batches(options.batch));
+  result.confusion = confusion.view({classes, classes}).cpu();
+  result.accuracy = static_cast<double>(result.confusion.diagonal().sum().item<int64_t>()) /
+                    static_cast<double>(result.samples);
+  return result;
+}
+
+double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
+                            int64_t batch_size) {
+  Tensor sum;
+  for_each_batch(model, source, batch_size, ForwardOptions{},
+                 [&](const Batch& batch, const Forward& forward, int64_t first) {
+                   if (first == 0) sum = torch::zeros({}, doubles(batch.images));
+                   const Tensor loss = margin_loss(forward.activations, batch.labels, margin);
+                   sum += loss.to(torch::kFloat64) * batch.labels.size(0);
+                 });
+  return sum.item<double>() / static_cast<double>(source.size());
+}
+
+}  // namespace remcaps

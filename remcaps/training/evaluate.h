@@ -1,0 +1,44 @@
+// One streaming pass of a network over a data set.
+#pragma once
+
+#include <functional>
+
+#include "remcaps/capsule/forward.h"
+#include "remcaps/capsule/loss.h"
+#include "remcaps/data/batches.h"
+#include "remcaps/models/model.h"
+
+namespace remcaps {
+
+struct EvaluateOptions {
+  /// Batches in the data set's own order. gamma-CapsNet's routing looks at the whole batch: the
+  /// published numbers are at 128.
+  int64_t batch = 128;
+  MarginOptions margin;
+  /// Weight of the reconstruction error in the loss; 0, or a network without a decoder: none.
+  double reconstruction = 0;
+  /// Traces and quantizers, where they are wanted.
+  ForwardOptions forward;
+  /// Called for every batch, on the device and before anything is read back.
+  std::function<void(const Batch&, const Forward&)> on_batch;
+  /// Images done so far, for a progress bar.
+  std::function<void(int64_t)> on_progress;
+};
+
+struct Evaluation {
+  int64_t samples = 0;
+  double loss = 0;             ///< mean over images
+  double batch_mean_loss = 0;  ///< unweighted mean of the batches' means: the published val_loss
+  double accuracy = 0;         ///< 0..1
+  torch::Tensor confusion;  ///< images of true class (row) predicted as class (column), int64 CPU
+};
+
+/// Evaluation mode, no gradients, no augmentation. Sums stay on the device: one synchronisation at
+/// the end. The network is left in the mode it was in.
+Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options);
+
+/// Only the sample-weighted mean of the margin loss: what a threshold search compares.
+double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
+                            int64_t batch);
+
+}  // namespace remcaps

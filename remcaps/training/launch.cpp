@@ -1,0 +1,84 @@
+#include "remcaps/training/launch.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/torch_compat.h"
+#include "remcaps/base/version.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+int64_t parse_seed(std::string_view text, const std::string& whole) {
+  int64_t seed = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size() || seed < 0)
+    throw UsageError(fmt::format("--seeds {}: expected 42..46 or 42,43,44", whole));
+  return seed;
+}
+
+}  // namespace
+
+fs::path default_runs_folder(const Recipe& recipe) {
+  return fs::path("runs") / recipe.dataset.name / fs::path(recipe.name).filename();
+}
+
+std::vector<int64_t> parse_seeds(const std::string& text) {
+  constexpr size_t kMost = 1000;
+  std::vector<int64_t> seeds;
+  std::string_view rest = text;
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view part = rest.substr(0, comma);
+    const size_t dots = part.find("..");
+    const int64_t first = parse_seed(part.substr(0, dots), text);
+    const int64_t last =
+        dots == std::string_view::npos ? first : parse_seed(part.substr(dots + 2), text);
+    if (last < first || last - first >= static_cast<int64_t>(kMost - seeds.size()))
+      throw UsageError(
+          fmt::format("--seeds {}: expected a rising range of at most {} seeds", text, kMost));
+    for (int64_t seed = first; seed <= last; ++seed) seeds.push_back(seed);
+    if (comma == std::string_view::npos) return seeds;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
+                                   const fs::path& parent, const fs::path& data_root,
+                                   torch::Device device, TrainingHooks hooks) {
+  const RunFolder folder = RunFolder::create(parent, recipe.train.seed);
+  try {
+    const json info = {{"recipe", recipe.name},
+                       {"data", fs::absolute(data_root).string()},
+                       {"device", device.str()},
+                       {"remcaps", kVersion},
+                       {"torch", TORCH_VERSION}};
+    write_atomically(folder.info(), info.dump(2) + "\n");
+    write_atomically(folder.recipe(), recipe.to_text());
+    return std::make_unique<Trainer>(recipe, data, folder, device, std::move(hooks));
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(folder.path(), ignored);
+    throw;
+  }
+}
+
+Recipe read_run_recipe(const RunFolder& folder) {
+  std::string name = folder.path().string();
+  try {
+    if (fs::exists(folder.info()))
+      name = json::parse(read_file(folder.info())).value("recipe", name);
+    return parse_recipe(YAML::Load(read_file(folder.recipe())), name);
+  } catch (const json::exception&) {
+    fail("{}: not valid JSON", folder.info().string());
+  } catch (const YAML::Exception& error) {
+    fail("{}: not valid YAML: {}", folder.recipe().string(), error.msg);
+  }
+}
+
+}  // namespace remcaps

@@ -1,0 +1,121 @@
+#include "remcaps/training/load.h"
+
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/data/image_file.h"
+#include "remcaps/data/resize.h"
+#include "remcaps/training/launch.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path recorded_data_root(const RunFolder& folder) {
+  std::error_code error;
+  if (!fs::exists(folder.info(), error)) return {};
+  try {
+    return nlohmann::json::parse(read_file(folder.info())).value("data", "");
+  } catch (const nlohmann::json::exception&) {
+    fail("{}: not valid JSON", folder.info().string());
+  }
+}
+
+fs::path checkpoint_of(const RunFolder& folder, const std::string& wanted) {
+  std::string name = wanted;
+  if (name.empty()) name = read_run_recipe(folder).counts_last() ? "last" : "best";
+  const fs::path path = folder.path() / (name + ".safetensors");
+  std::error_code error;
+  check(fs::exists(path, error), "{}: the run has no such checkpoint{}", path.string(),
+        wanted.empty() ? " (its first epoch is not over yet)" : "");
+  return path;
+}
+
+}  // namespace
+
+fs::path run_data_root(const RunFolder& folder, const std::string& from_command_line) {
+  if (!from_command_line.empty()) return data_root(from_command_line);
+  const fs::path recorded = recorded_data_root(folder);
+  std::error_code error;
+  return !recorded.empty() && fs::exists(recorded, error) ? recorded : data_root("");
+}
+
+DataSplits LoadedRun::load_data(const std::string& from_command_line) const {
+  const bool use_recorded = from_command_line.empty() && !data_root.empty();
+  return load_dataset(recipe.dataset,
+                      use_recorded ? data_root : remcaps::data_root(from_command_line));
+}
+
+BatchSource LoadedRun::source(const DataSplits& data, const std::string& split) const {
+  const BatchSource source(data.split(split), recipe.dataset.augment, device);
+  const ImageShape input = model->input();
+  const std::vector<int64_t> expected = {input.channels, input.height, input.width};
+  check(source.image_shape() == expected, "{} {}: images of {}; the network was trained on {}",
+        recipe.dataset.name, split, fmt::join(source.image_shape(), "x"), fmt::join(expected, "x"));
+  return source;
+}
+
+torch::Tensor LoadedRun::read_input(const fs::path& image) const {
+  const ImageShape input = model->input();
+  AugmentOptions augment = recipe.dataset.augment;
+  // A centre crop after a resize (smallNORB) is kept; everything else ends at the input's own size.
+  const bool crops = augment.crop > 0 && augment.resize > 0;
+  const int64_t height = crops ? augment.resize : input.height;
+  const int64_t width = crops ? augment.resize : input.width;
+  augment.pad = augment.resize = 0;
+  if (!crops) augment.crop = 0;
+  torch::Tensor bytes = read_image(image, input.channels == 3 ? 3 : 1);  // [1 or 3, H, W]
+  bytes = resize_images(bytes, height, width);
+  if (bytes.size(0) != input.channels) bytes = bytes.repeat({input.channels, 1, 1});
+  return prepare_images(bytes.unsqueeze(0).to(device), augment);
+}
+
+void start_from(CapsNet& model, const fs::path& trained) {
+  const LoadedRun run = load_run(trained, torch::kCPU);
+  const TensorMap from = weights_of(*run.model);
+  TensorMap mixed = weights_of(model);
+  int64_t found = 0;
+  for (auto& [name, tensor] : mixed) {
+    const auto match = from.find(name);
+    if (match == from.end()) continue;
+    tensor = match->second;
+    ++found;
+  }
+  check(found > 0, "{}: {} has no tensor in common with {}", run.weights.string(),
+        run.model->name(), model.name());
+  load_weights(model, mixed, run.weights.string());
+}
+
+LoadedRun load_run(const fs::path& path, torch::Device device, const std::string& checkpoint) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  check(is_folder || fs::exists(path, error), "{}: no such run folder or weights file",
+        path.string());
+  if (!is_folder && !checkpoint.empty())
+    throw UsageError(fmt::format("{}: a weights file has no other checkpoint", path.string()));
+  LoadedRun run;
+  if (is_folder) {
+    const RunFolder folder = RunFolder::open(path);
+    run.weights = checkpoint_of(folder, checkpoint);
+    run.data_root = run_data_root(folder, "");
+  } else {
+    run.weights = path;
+  }
+  const SafetensorsFile file(run.weights);
+  WeightsInfo info = read_weights_info(file);
+  run.recipe = std::move(info.recipe);
+  run.context = info.context;
+  run.class_names = std::move(info.class_names);
+  run.epoch = info.epoch;
+  run.device = device;
+  run.context.load_pretrained = false;
+  run.model = build_model(run.recipe, run.context);
+  load_weights(*run.model, file.load_all(), run.weights.string());
+  run.model->to(device);
+  run.model->eval();
+  return run;
+}
+
+}  // namespace remcaps

@@ -1,0 +1,427 @@
+#include "remcaps/training/trainer.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/torch_compat.h"
+#include "remcaps/pruning/scope.h"
+#include "remcaps/training/context.h"
+#include "remcaps/training/interrupt.h"
+#include "remcaps/training/load.h"
+#include "remcaps/training/memory.h"
+#include "remcaps/training/nonfinite.h"
+#include "remcaps/training/parse_trees.h"
+
+namespace remcaps {
+namespace {
+
+// The published code validates in batches of this size whatever the training batch is.
+constexpr int64_t kEvaluationBatch = 128;
+
+// Epochs from 1 in what people read, as the progress bar has them.
+std::string place_text(const RunProgress& progress) {
+  return fmt::format("epoch {}, step {}", progress.epoch + 1, progress.step);
+}
+
+}  // namespace
+
+void apply_runtime_options(const Recipe& recipe) {
+  set_deterministic(recipe.deterministic);
+  set_tf32(recipe.precision != "float32");
+}
+
+Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device,
+                 TrainingHooks hooks)
+    : recipe_(std::move(recipe)),
+      folder_(std::move(folder)),
+      device_(device),
+      hooks_(std::move(hooks)),
+      class_names_(data.class_names),
+      extra_(data.extra),
+      context_(model_context(recipe_, data)),
+      display_(recipe_.train.epochs) {
+  check(data.train.size() > 0, "{}: the training split has no images", recipe_.dataset.name);
+  check(data.validation.size() > 0,
+        "{}: the validation split has no images; dataset.validation is {}", recipe_.dataset.name,
+        recipe_.dataset.validation);
+  apply_runtime_options(recipe_);
+  // The state of a run to go on with holds a pretrained backbone too.
+  context_.load_pretrained = !std::filesystem::exists(folder_.state());
+  model_ = build_model(recipe_, context_);
+  if (context_.load_pretrained && !recipe_.train.start_from.empty())
+    start_from(*model_, recipe_.train.start_from);
+  quantizers();  // levels that do not fit the network are an error now, not ten epochs later
+  freeze();
+  const std::string warning = check_memory(*model_, recipe_, device_);
+  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  model_->to(device_);
+  ConfigSection pruning(YAML::Clone(recipe_.pruning), recipe_.name, "pruning");
+  pruner_ = make_pruner(pruning);
+  Adam::NamedParameters parameters;
+  for (const auto& item : model_->named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  adam_ = std::make_unique<Adam>(
+      parameters, AdamOptions{recipe_.train.beta1, recipe_.train.beta2, recipe_.train.eps});
+  const AugmentOptions& augment = recipe_.dataset.augment;
+  train_ = std::make_unique<BatchSource>(data.train, augment, device_);
+  validation_ = std::make_unique<BatchSource>(data.validation, augment, device_);
+  if (data.test.size() > 0) test_ = std::make_unique<BatchSource>(data.test, augment, device_);
+  sums_ = EpochSums::zeros(device_);
+}
+
+void Trainer::freeze() {
+  for (const std::string& pattern : recipe_.train.freeze) {
+    bool found = false;
+    for (auto& item : model_->named_parameters()) {
+      if (!selects(pattern, item.key())) continue;
+      item.value().set_requires_grad(false);
+      found = true;
+    }
+    if (!found)
+      throw UsageError(fmt::format("{}: train.freeze: no parameter of {} matches {}", recipe_.name,
+                                   model_->name(), pattern));
+  }
+}
+
+void Trainer::train_mode() {
+  model_->train();
+  if (recipe_.train.freeze.empty()) return;
+  // A frozen batch norm must not go on averaging.
+  for (const auto& module : model_->modules(/*include_self=*/false)) {
+    const auto own = module->parameters(/*recurse=*/false);
+    const bool frozen =
+        !own.empty() && std::none_of(own.begin(), own.end(),
+                                     [](const Tensor& each) { return each.requires_grad(); });
+    if (frozen) module->eval();
+  }
+}
+
+RunSummary Trainer::run() {
+  const RunLock lock(folder_);
+  const InterruptGuard guard;
+  start();
+  std::string reason = reason_to_stop();
+  while (reason.empty()) {
+    train_epoch();
+    reason = reason_to_stop();
+    if (reason.empty()) stop_if_interrupted();
+  }
+  return finish(reason);
+}
+
+void Trainer::start() {
+  begin_ = looked_ = saved_at_ = Clock::now();
+  folder_.remove_leftovers();
+  write_atomically(folder_.recipe(), recipe_.to_text());
+  metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
+  if (std::filesystem::exists(folder_.state())) {
+    progress_ = load_state(folder_.state(), *model_, *adam_, *pruner_, sums_);
+    seconds_before_ = progress_.seconds;
+    metrics_->cut(progress_.epoch);
+    last_saved_ = place_text(progress_);
+    return;
+  }
+  metrics_->cut(0);
+  PruningContext context = pruning_context();
+  pruner_->at_initialisation(context);
+  adam_->zero_grad();
+  save_state_now();
+}
+
+std::string Trainer::reason_to_stop() const {
+  // A run that was left within an epoch finishes that epoch first.
+  if (progress_.epoch == 0 || progress_.position > 0) return "";
+  if (recipe_.train.epochs > 0 && progress_.epoch >= recipe_.train.epochs) return "epochs";
+  if (recipe_.train.stop_accuracy > 0 &&
+      progress_.validation_accuracy >= recipe_.train.stop_accuracy)
+    return "accuracy";
+  if (recipe_.train.patience > 0 &&
+      progress_.epoch - 1 - progress_.best_epoch >= recipe_.train.patience)
+    return "patience";
+  return out_of_time() ? "minutes" : "";
+}
+
+void Trainer::train_epoch() {
+  const int64_t steps = train_->batches(recipe_.train.batch);
+  train_mode();
+  if (progress_.position == 0) {
+    sums_ = EpochSums::zeros(device_);
+    PruningContext context = pruning_context();
+    pruner_->before_epoch(context);
+  }
+  display_.begin_epoch(progress_.epoch, sums_.images, train_->size());
+  while (progress_.position < steps) {
+    train_step();
+    display_.update(sums_.images);
+    if (Clock::now() - looked_ > std::chrono::seconds(1)) look_at_sums();
+    // The end of an epoch saves everything anyway.
+    if (progress_.position == steps) break;
+    stop_if_interrupted();
+    if (out_of_time()) break;
+    if (checkpoint_is_due()) save_state_now();
+  }
+  look_at_sums();
+  end_epoch();
+}
+
+void Trainer::train_step() {
+  const Batch batch = batch_of(progress_.position);
+  adam_->zero_grad();
+  ForwardOptions options;
+  options.labels = batch.labels;
+  options.reconstruct = model_->has_decoder() && recipe_.loss.reconstruction > 0;
+  Forward forward;
+  {
+    const Autocast autocast(recipe_.precision == "bf16", device_);
+    forward = model_->forward(batch.images, options);
+  }
+  const Tensor loss = loss_of(batch, forward);
+  // On the CPU the loss is there already: stop while the weights are still those that made it.
+  if (device_.is_cpu() && !std::isfinite(loss.item<double>())) stop_not_finite(progress_.position);
+  loss.backward();
+  PruningContext context = pruning_context();
+  pruner_->after_backward(context);
+  adam_->step(recipe_.train.lr_at(progress_.epoch));
+  pruner_->after_step(context);
+
+  torch::NoGradGuard no_grad;
+  const int64_t count = batch.labels.size(0);
+  const Tensor value = loss.detach().to(torch::kFloat64);
+  sums_.loss += value * count;
+  sums_.correct += (forward.activations.argmax(1) == batch.labels).sum();
+  sums_.bad_step = torch::where(torch::isfinite(value), sums_.bad_step,
+                                sums_.bad_step.clamp_max(progress_.position));
+  sums_.images += count;
+  ++progress_.position;
+  ++progress_.step;
+}
+
+Batch Trainer::batch_of(int64_t position) const {
+  return train_->training_batch(position, recipe_.train.batch,
+                                static_cast<uint64_t>(recipe_.train.seed),
+                                static_cast<uint64_t>(progress_.epoch));
+}
+
+Tensor Trainer::loss_of(const Batch& batch, const Forward& forward) const {
+  Tensor loss = margin_loss(forward.activations.to(torch::kFloat32), batch.labels,
+                            recipe_.loss.margin(progress_.epoch));
+  if (forward.reconstruction.defined())
+    loss = loss + recipe_.loss.reconstruction *
+                      reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);
+  return loss;
+}
+
+void Trainer::make_gradients(const Batch& batch) {
+  adam_->zero_grad();
+  ForwardOptions options;
+  options.labels = batch.labels;
+  options.reconstruct = model_->has_decoder() && recipe_.loss.reconstruction > 0;
+  loss_of(batch, model_->forward(batch.images, options)).backward();
+}
+
+void Trainer::look_at_sums() {
+  const Tensor read = torch::stack({sums_.loss, sums_.correct.to(torch::kFloat64)}).cpu();
+  looked_ = Clock::now();
+  const auto images = static_cast<double>(sums_.images);
+  if (!std::isfinite(read[0].item<double>())) stop_not_finite(sums_.bad_step.item<int64_t>());
+  display_.set_note(read[0].item<double>() / images, read[1].item<double>() / images);
+}
+
+void Trainer::stop_not_finite(int64_t position) {
+  display_.clear();
+  const Batch batch = batch_of(position);
+  const std::string where = find_nonfinite(*model_, batch, [&] { make_gradients(batch); });
+  fail(
+      "loss is not finite at step {} (epoch {}); first not finite: {}; last good checkpoint: {} "
+      "({})",
+      progress_.step - progress_.position + position, progress_.epoch + 1, where,
+      folder_.state().string(), last_saved_);
+}
+
+void Trainer::stop_if_interrupted() {
+  const int signal = InterruptGuard::signal();
+  if (signal == 0) return;
+  display_.clear();
+  look_at_sums();
+  save_state_now();
+  throw Interrupted(fmt::format("interrupted; saved at {}; go on with: remcaps resume {}",
+                                last_saved_, folder_.path().string()),
+                    signal);
+}
+
+bool Trainer::checkpoint_is_due() const {
+  const TrainOptions& train = recipe_.train;
+  if (train.checkpoint_steps > 0 && progress_.position % train.checkpoint_steps == 0) return true;
+  return train.checkpoint_minutes > 0 &&
+         Clock::now() - saved_at_ > std::chrono::duration<double>(60 * train.checkpoint_minutes);
+}
+
+void Trainer::save_state_now() {
+  if (sums_.images > 0) look_at_sums();  // what is saved must be good
+  progress_.seconds = seconds();
+  save_state(folder_.state(), *model_, *adam_, *pruner_, progress_, sums_);
+  saved_at_ = Clock::now();
+  last_saved_ = place_text(progress_);
+}
+
+void Trainer::end_epoch() {
+  EpochRecord record;
+  record.epoch = progress_.epoch;
+  record.step = progress_.step;
+  record.lr = recipe_.train.lr_at(progress_.epoch);
+  const auto images = static_cast<double>(sums_.images);
+  record.train_loss = sums_.loss.item<double>() / images;
+  record.train_accuracy = sums_.correct.item<double>() / images;
+  validate(record);
+  prune(record);
+  measure_test(record);
+
+  const bool improved = record.validation_loss < progress_.best_loss;
+  if (improved) {
+    progress_.best_loss = record.validation_loss;
+    progress_.best_epoch = progress_.epoch;
+    save_weights(folder_.best(), *model_, weights_info(progress_.epoch));
+  }
+  const auto& keep = recipe_.metrics.keep_epochs;
+  if (std::find(keep.begin(), keep.end(), progress_.epoch) != keep.end())
+    save_weights(folder_.epoch(progress_.epoch), *model_, weights_info(progress_.epoch));
+  metrics_->append(record);
+  display_.end_epoch(record, improved);
+
+  ++progress_.epoch;
+  progress_.position = 0;
+  sums_ = EpochSums::zeros(device_);
+  if (progress_.epoch % recipe_.train.checkpoint_epochs != 0 && reason_to_stop().empty() &&
+      InterruptGuard::signal() == 0)
+    return;
+  save_weights(folder_.last(), *model_, weights_info(progress_.epoch - 1));
+  save_state_now();
+}
+
+void Trainer::validate(EpochRecord& record) {
+  EvaluateOptions options;
+  options.batch = kEvaluationBatch;
+  options.margin = recipe_.loss.margin(progress_.epoch);
+  options.reconstruction = recipe_.loss.reconstruction;
+  display_.begin_pass("validation", validation_->size());
+  options.on_progress = [this](int64_t done) { display_.update_pass(done); };
+  const Evaluation result = evaluate(*model_, *validation_, options);
+  if (!std::isfinite(result.batch_mean_loss)) {
+    const Batch batch =
+        validation_->evaluation_batch(0, std::min(kEvaluationBatch, validation_->size()));
+    fail(
+        "validation loss is not finite after epoch {} (step {}); first not finite: {}; last good "
+        "checkpoint: {} ({})",
+        progress_.epoch + 1, progress_.step, find_nonfinite(*model_, batch, [] {}),
+        folder_.state().string(), last_saved_);
+  }
+  record.validation_loss = result.batch_mean_loss;
+  record.validation_accuracy = progress_.validation_accuracy = result.accuracy;
+}
+
+void Trainer::prune(EpochRecord& record) {
+  PruningContext context = pruning_context();
+  context.epoch_validation_loss = record.validation_loss;
+  context.epoch_validation_accuracy = record.validation_accuracy;
+  const PruningReport report = pruner_->after_epoch(context);
+  if (report.evaluations > 0 || report.pruned) {
+    record.threshold = report.threshold;
+    record.evaluations = report.evaluations;
+  }
+  if (report.evaluations > 0) {
+    record.loss_before_pruning = report.loss_before;
+    record.loss_after_pruning = report.loss_after;
+  }
+  const Sparsity sparsity = measure_sparsity(*model_);
+  record.sparsity = sparsity.published();
+  record.parameters_nonzero = sparsity.nonzero;
+}
+
+void Trainer::measure_test(EpochRecord& record) {
+  const int64_t every = recipe_.metrics.every;
+  if (every == 0 || (progress_.epoch + 1) % every != 0 || test_ == nullptr) return;
+  EvaluateOptions options;
+  options.margin = recipe_.loss.margin(progress_.epoch);
+  display_.begin_pass("test", 2 * test_->size());  // plain and quantized
+  options.on_progress = [this](int64_t done) { display_.update_pass(done); };
+  const SplitMeasurement result =
+      measure_split(*model_, *test_, quantizers(), options, /*scores=*/false);
+  record.test_loss = result.plain.loss;
+  record.test_accuracy = result.plain.accuracy;
+  if (result.trees) {
+    record.accuracy_quantized = result.trees->accuracy_quantized;
+    record.entropy = result.trees->last().entropy;
+    record.keys = result.trees->last().median_keys;
+  }
+  if (hooks_.measure) hooks_.measure(recipe_, *model_, *test_, record);
+}
+
+RunSummary Trainer::finish(const std::string& reason) {
+  RunSummary summary;
+  summary.folder = folder_.path().string();
+  summary.recipe = recipe_.name;
+  summary.model = recipe_.model;
+  summary.dataset = recipe_.dataset.name;
+  summary.device = device_.str();
+  summary.seed = recipe_.train.seed;
+  summary.stopped = reason;
+  const bool last = recipe_.counts_last();
+  summary.checkpoint = last ? "last" : "best";
+  summary.checkpoint_epoch = last ? progress_.epoch - 1 : progress_.best_epoch;
+  summary.epochs = progress_.epoch;
+  summary.steps = progress_.step;
+  summary.best_validation_loss = progress_.best_loss;
+  summary.seconds = seconds();
+  if (!last)
+    load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
+  EvaluateOptions options;
+  options.margin = recipe_.loss.margin(summary.checkpoint_epoch);
+  if (test_->size() > 0)
+    summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);
+  for (const auto& [name, dataset] : extra_) {
+    const BatchSource source(dataset, recipe_.dataset.augment, device_);
+    summary.extra[name] = measure_split(*model_, source, quantizers(), options, /*scores=*/true);
+  }
+  const Sparsity sparsity = measure_sparsity(*model_);
+  summary.parameters = sparsity.parameters;
+  summary.parameters_nonzero = sparsity.nonzero;
+  summary.sparsity = sparsity.published();
+  write_atomically(folder_.summary(), to_json(summary).dump(2) + "\n");
+  return summary;
+}
+
+Quantizers Trainer::quantizers() const {
+  return recipe_.quantize.quantizers(model_->routing_layers().size());
+}
+
+PruningContext Trainer::pruning_context() {
+  const auto validation_loss = [this] {
+    return evaluate_margin_loss(*model_, *validation_, recipe_.loss.margin(progress_.epoch),
+                                kEvaluationBatch);
+  };
+  const auto gradients_of_one_batch = [this] {
+    train_mode();
+    make_gradients(batch_of(0));
+  };
+  return PruningContext{.model = *model_,
+                        .epoch = progress_.epoch,
+                        .seed = static_cast<uint64_t>(recipe_.train.seed),
+                        .validation_loss = validation_loss,
+                        .gradients_of_one_batch = gradients_of_one_batch};
+}
+
+WeightsInfo Trainer::weights_info(int64_t epoch) const {
+  return {recipe_, context_, class_names_, epoch};
+}
+
+double Trainer::seconds() const {
+  return seconds_before_ + std::chrono::duration<double>(Clock::now() - begin_).count();
+}
+
+bool Trainer::out_of_time() const {
+  return recipe_.train.minutes > 0 && seconds() >= 60 * recipe_.train.minutes;
+}
+
+}  // namespace remcaps

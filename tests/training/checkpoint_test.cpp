@@ -1,0 +1,131 @@
+#include "remcaps/training/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "remcaps/base/error.h"
+#include "tests/temporary_folder.h"
+#include "tests/training/tiny_network.h"
+
+namespace remcaps {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::tiny_recipe;
+
+struct Fixture {
+  Recipe recipe = tiny_recipe();
+  ModelContext context{.input = {1, 6, 6}, .classes = 3, .mean = {0.3}, .std = {0.2}};
+  std::shared_ptr<CapsNet> model = build_model(recipe, context);
+
+  WeightsInfo info() const { return {recipe, context, {"a", "b", "c"}, 7}; }
+};
+
+std::string load_error(CapsNet& model, const TensorMap& tensors) {
+  try {
+    load_weights(model, tensors, "w.safetensors");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Checkpoint, WeightsFileCarriesAllThatIsNeededToUseIt) {
+  const TemporaryFolder folder;
+  Fixture made;
+  save_weights(folder / "w.safetensors", *made.model, made.info());
+  const SafetensorsFile file(folder / "w.safetensors");
+  const WeightsInfo info = read_weights_info(file);
+  EXPECT_EQ(info.recipe.to_text(), made.recipe.to_text());
+  EXPECT_EQ(info.class_names, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(info.context.input.height, 6);
+  EXPECT_EQ(info.context.classes, 3);
+  EXPECT_EQ(info.epoch, 7);
+  Recipe other_seed = made.recipe;
+  other_seed.train.seed = 1;
+  const auto other = build_model(other_seed, made.context);
+  load_weights(*other, file.load_all(), "w.safetensors");
+  for (const auto& [name, tensor] : weights_of(*made.model))
+    EXPECT_TRUE(torch::equal(tensor, weights_of(*other).at(name))) << name;
+}
+
+TEST(Checkpoint, EachKindOfDamageIsNamed) {
+  Fixture made;
+  const TensorMap before = [&] {
+    TensorMap copy;
+    for (const auto& [name, tensor] : weights_of(*made.model)) copy[name] = tensor.clone();
+    return copy;
+  }();
+  TensorMap missing = before, wrong_shape = before, not_finite = before, extra = before;
+  missing.erase("class.weight");
+  wrong_shape["class.weight"] = torch::zeros({2, 2});
+  not_finite["class.bias"] = before.at("class.bias").clone();
+  not_finite["class.bias"][1] = std::nan("");
+  extra["clas.weight"] = torch::zeros({1});
+  EXPECT_THAT(load_error(*made.model, missing),
+              HasSubstr("tensor class.weight of tiny is missing"));
+  EXPECT_THAT(load_error(*made.model, wrong_shape),
+              HasSubstr("class.weight is [2, 2]; tiny expects [12, 36]"));
+  EXPECT_THAT(load_error(*made.model, not_finite),
+              HasSubstr("1 of the 12 values of class.bias are not finite"));
+  EXPECT_THAT(load_error(*made.model, extra), HasSubstr("clas.weight is no tensor of tiny"));
+  // A refused file changes nothing.
+  for (const auto& [name, tensor] : before)
+    EXPECT_TRUE(torch::equal(tensor, weights_of(*made.model).at(name))) << name;
+}
+
+TEST(Checkpoint, AFileWithoutARecipeIsNoWeightsFile) {
+  const TemporaryFolder folder;
+  save_safetensors(folder / "x.safetensors", {{"a", torch::ones({1})}});
+  EXPECT_THROW(read_weights_info(SafetensorsFile(folder / "x.safetensors")), Error);
+}
+
+TEST(Checkpoint, StateRestoresEveryNumber) {
+  const TemporaryFolder folder;
+  Fixture made, other;
+  const auto named = [](const CapsNet& model) {
+    Adam::NamedParameters parameters;
+    for (const auto& item : model.named_parameters())
+      parameters.emplace_back(item.key(), item.value());
+    return parameters;
+  };
+  Adam adam(named(*made.model), {}), restored(named(*other.model), {});
+  for (const auto& [name, parameter] : adam.parameters())
+    Tensor(parameter).mutable_grad() = torch::full_like(parameter, 0.1);
+  adam.step(0.01);
+  RunProgress progress{.epoch = 2,
+                       .position = 3,
+                       .step = 13,
+                       .best_loss = 0.1 + 0.2,
+                       .best_epoch = 1,
+                       .seconds = 4.5};
+  EpochSums sums = EpochSums::zeros(torch::kCPU);
+  sums.loss.fill_(1.0 / 3);
+  sums.correct.fill_(17);
+  sums.images = 48;
+  Pruner none;
+  save_state(folder / "state.safetensors", *made.model, adam, none, progress, sums);
+
+  EpochSums sums_again = EpochSums::zeros(torch::kCPU);
+  const RunProgress again =
+      load_state(folder / "state.safetensors", *other.model, restored, none, sums_again);
+  EXPECT_EQ(again.epoch, 2);
+  EXPECT_EQ(again.position, 3);
+  EXPECT_EQ(again.step, 13);
+  EXPECT_EQ(again.best_loss, 0.1 + 0.2);  // to the last bit
+  EXPECT_EQ(again.best_epoch, 1);
+  EXPECT_EQ(sums_again.loss.item<double>(), 1.0 / 3);
+  EXPECT_EQ(sums_again.correct.item<int64_t>(), 17);
+  EXPECT_EQ(sums_again.images, 48);
+  EXPECT_EQ(restored.steps(), 1);
+  for (const auto& [name, tensor] : adam.state())
+    EXPECT_TRUE(torch::equal(tensor, restored.state().at(name))) << name;
+  for (const auto& [name, tensor] : weights_of(*made.model))
+    EXPECT_TRUE(torch::equal(tensor, weights_of(*other.model).at(name))) << name;
+}
+
+}  // namespace
+}  // namespace remcaps

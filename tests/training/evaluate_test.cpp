@@ -1,0 +1,66 @@
+#include "remcaps/training/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/training/tiny_network.h"
+
+namespace remcaps {
+namespace {
+
+using testing::tiny_images;
+using testing::tiny_recipe;
+
+struct Fixture {
+  Recipe recipe = tiny_recipe();
+  ModelContext context{.input = {1, 6, 6}, .classes = 3, .mean = {0.3}, .std = {0.2}};
+  std::shared_ptr<CapsNet> model = build_model(recipe, context);
+  Dataset data = tiny_images(50, 0);
+  BatchSource source{data, recipe.dataset.augment, torch::kCPU};
+};
+
+TEST(Evaluate, LossIsTheMeanOverImagesAndBatchMeanLossTheMeanOverBatches) {
+  Fixture f;
+  EvaluateOptions options;
+  options.batch = 32;  // batches of 32 and 18
+  const Evaluation result = evaluate(*f.model, f.source, options);
+  torch::NoGradGuard no_grad;
+  const Batch all = f.source.evaluation_batch(0, 50);
+  const Tensor losses = margin_losses(f.model->forward(all.images).activations, all.labels);
+  EXPECT_EQ(result.samples, 50);
+  EXPECT_NEAR(result.loss, losses.mean().item<double>(), 1e-6);
+  const double first = losses.slice(0, 0, 32).mean().item<double>();
+  const double second = losses.slice(0, 32).mean().item<double>();
+  EXPECT_NEAR(result.batch_mean_loss, (first + second) / 2, 1e-6);
+  EXPECT_GT(std::abs(result.loss - result.batch_mean_loss), 1e-7);
+  EXPECT_NEAR(evaluate_margin_loss(*f.model, f.source, {}, 32), result.loss, 1e-12);
+}
+
+TEST(Evaluate, ConfusionMatrixHasTrueClassesInRows) {
+  Fixture f;
+  const Evaluation result = evaluate(*f.model, f.source, {});
+  EXPECT_EQ(result.confusion.sum().item<int64_t>(), 50);
+  for (int64_t k = 0; k < 3; ++k)
+    EXPECT_EQ(result.confusion[k].sum().item<int64_t>(),
+              (f.data.labels == k).sum().item<int64_t>());
+  EXPECT_DOUBLE_EQ(result.accuracy, result.confusion.diagonal().sum().item<double>() / 50);
+}
+
+TEST(Evaluate, CallbackSeesEveryImageOnceInOrderAndTheModeIsRestored) {
+  Fixture f;
+  f.model->train();
+  std::vector<int64_t> seen;
+  EvaluateOptions options;
+  options.batch = 16;
+  options.on_batch = [&](const Batch& batch, const Forward& forward) {
+    EXPECT_FALSE(forward.poses.requires_grad());
+    for (int64_t i = 0; i < batch.indices.size(0); ++i)
+      seen.push_back(batch.indices[i].item<int64_t>());
+  };
+  evaluate(*f.model, f.source, options);
+  ASSERT_EQ(seen.size(), 50);
+  for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)], i);
+  EXPECT_TRUE(f.model->is_training());
+}
+
+}  // namespace
+}  // namespace remcaps

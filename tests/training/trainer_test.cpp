@@ -1,0 +1,271 @@
+#include "remcaps/training/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/training/interrupt.h"
+#include "remcaps/training/launch.h"
+#include "remcaps/training/load.h"
+#include "remcaps/training/memory.h"
+#include "tests/temporary_folder.h"
+#include "tests/training/tiny_network.h"
+
+namespace remcaps {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+using testing::tiny_data;
+using testing::tiny_recipe;
+
+// A strategy that notes its moments and does what a test asks of it at a step.
+struct Probe {
+  std::vector<std::string> moments;
+  std::function<void(CapsNet&, int64_t step)> at_step;
+  int64_t step = 0;
+};
+Probe* probe = nullptr;
+
+class ProbePruner : public Pruner {
+ public:
+  void at_initialisation(PruningContext&) override { note("init"); }
+  void before_epoch(PruningContext&) override { note("epoch"); }
+  void after_backward(PruningContext&) override { note("backward"); }
+  void after_step(PruningContext& context) override {
+    note("step");
+    if (probe != nullptr && probe->at_step) probe->at_step(context.model, probe->step++);
+  }
+  PruningReport after_epoch(PruningContext&) override {
+    note("end");
+    return {};
+  }
+
+ private:
+  static void note(const char* moment) {
+    if (probe != nullptr) probe->moments.emplace_back(moment);
+  }
+};
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    register_pruner("probe", [](ConfigSection&) { return std::make_unique<ProbePruner>(); });
+    probe = &probe_;
+  }
+  ~TrainerTest() override { probe = nullptr; }
+
+  std::unique_ptr<Trainer> start(const Recipe& recipe, const std::string& name) {
+    return start_run(recipe, tiny_data(), folder_ / name, "data", torch::kCPU);
+  }
+  static std::unique_ptr<Trainer> again(const RunFolder& folder) {
+    return std::make_unique<Trainer>(read_run_recipe(folder), tiny_data(), folder, torch::kCPU);
+  }
+  static std::string error_of(Trainer& trainer) {
+    try {
+      trainer.run();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryFolder folder_;
+  Probe probe_;
+};
+
+constexpr const char* kProbed = "{pruning: {strategy: probe}}";
+
+TEST_F(TrainerTest, LearnsAndLeavesACompleteRunFolder) {
+  const auto trainer = start(tiny_recipe("{train: {epochs: 30}}"), "a");
+  const RunSummary summary = trainer->run();
+  EXPECT_GT(summary.test.plain.accuracy, 0.8);
+  EXPECT_EQ(summary.stopped, "epochs");
+  EXPECT_EQ(summary.epochs, 30);
+  EXPECT_EQ(summary.steps, 30 * 5);  // 70 images in batches of 16: the last one has 6
+  const RunFolder& run = trainer->folder();
+  EXPECT_EQ(run.path(), folder_ / "a" / "seed-42");
+  for (const auto& file : {run.recipe(), run.info(), run.metrics(), run.best(), run.last(),
+                           run.state(), run.summary()})
+    EXPECT_TRUE(fs::exists(file)) << file;
+  for (const auto& entry : fs::directory_iterator(run.path()))
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+}
+
+TEST_F(TrainerTest, MomentsComeInThePublishedOrder) {
+  start(tiny_recipe("{train: {epochs: 2, batch: 64}, pruning: {strategy: probe}}"), "a")->run();
+  EXPECT_THAT(probe_.moments,
+              ElementsAre("init", "epoch", "backward", "step", "backward", "step", "end",  //
+                          "epoch", "backward", "step", "backward", "step", "end"));
+}
+
+TEST_F(TrainerTest, StopsWhenValidationLossHasNotImprovedForPatienceEpochs) {
+  // With a learning rate of 0 the loss of epoch 0 is never beaten.
+  const RunSummary summary =
+      start(tiny_recipe("{train: {epochs: 0, lr: 0, patience: 4}}"), "a")->run();
+  EXPECT_EQ(summary.stopped, "patience");
+  EXPECT_EQ(summary.checkpoint_epoch, 0);
+  EXPECT_EQ(summary.epochs, 5);  // the last epoch is best + patience
+}
+
+TEST_F(TrainerTest, TimeLimitEndsTheEpochEarlyAndCompletely) {
+  const RunSummary summary =
+      start(tiny_recipe("{train: {epochs: 0, minutes: 0.00001}}"), "a")->run();
+  EXPECT_EQ(summary.stopped, "minutes");
+  EXPECT_EQ(summary.epochs, 1);
+  EXPECT_GT(summary.test.plain.samples, 0);
+}
+
+// A crash at every step in turn, with a checkpoint every third, ends in the same bytes.
+TEST_F(TrainerTest, CrashAtAnyStepAndResumeGivesTheSameBytes) {
+  const Recipe recipe = tiny_recipe(
+      "{train: {epochs: 2, checkpoint_steps: 3}, pruning: {strategy: probe}, metrics: {every: 1}}");
+  const auto whole = start(recipe, "whole");
+  whole->run();
+  for (int64_t crash = 0; crash < 10; ++crash) {
+    SCOPED_TRACE(crash);
+    const auto trainer = start(recipe, fmt::format("crash-{}", crash));
+    probe_.step = 0;
+    probe_.at_step = [crash](CapsNet&, int64_t step) {
+      if (step == crash) throw std::runtime_error("crash");
+    };
+    EXPECT_THROW(trainer->run(), std::runtime_error);
+    probe_.at_step = nullptr;
+    again(trainer->folder())->run();
+    for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
+      EXPECT_EQ(read_file(whole->folder().path() / name),
+                read_file(trainer->folder().path() / name))
+          << name;
+  }
+}
+
+TEST_F(TrainerTest, PrunedRunResumesWithItsMasks) {
+  const Recipe recipe =
+      tiny_recipe("{train: {epochs: 4}, pruning: {strategy: lobster, lambda: 0.01, twt: 0.5}}");
+  const auto whole = start(recipe, "whole");
+  const RunSummary summary = whole->run();
+  EXPECT_GT(summary.sparsity, 0);
+  EXPECT_EQ(summary.checkpoint, "last");
+  const auto trainer = start(recipe, "part");
+  Recipe shorter = recipe;
+  shorter.train.epochs = 2;
+  Trainer(shorter, tiny_data(), trainer->folder(), torch::kCPU).run();
+  Trainer(recipe, tiny_data(), trainer->folder(), torch::kCPU).run();
+  EXPECT_EQ(read_file(whole->folder().last()), read_file(trainer->folder().last()));
+  EXPECT_EQ(read_file(whole->folder().metrics()), read_file(trainer->folder().metrics()));
+}
+
+TEST_F(TrainerTest, SignalSavesWithinTheEpochAndResumesExactly) {
+  const Recipe recipe = tiny_recipe(kProbed);
+  const auto whole = start(recipe, "whole");
+  whole->run();
+  const auto trainer = start(recipe, "part");
+  probe_.step = 0;
+  probe_.at_step = [](CapsNet&, int64_t step) {
+    if (step == 6) raise(SIGINT);
+  };
+  try {
+    trainer->run();
+    FAIL() << "the signal was not noticed";
+  } catch (const Interrupted& interrupted) {
+    EXPECT_EQ(interrupted.exit_code(), 130);
+    EXPECT_THAT(interrupted.what(),
+                HasSubstr("remcaps resume " + trainer->folder().path().string()));
+    EXPECT_THAT(interrupted.what(), HasSubstr("epoch 2, step 7"));
+  }
+  probe_.at_step = nullptr;
+  again(trainer->folder())->run();
+  EXPECT_EQ(read_file(whole->folder().last()), read_file(trainer->folder().last()));
+}
+
+TEST_F(TrainerTest, LossThatIsNotFiniteNamesStepParameterAndCheckpoint) {
+  const auto trainer = start(tiny_recipe(kProbed), "a");
+  probe_.at_step = [](CapsNet& model, int64_t step) {
+    torch::NoGradGuard no_grad;
+    if (step == 6) model.named_parameters()["class.bias"][0] = std::nan("");
+  };
+  const std::string message = error_of(*trainer);
+  EXPECT_THAT(message, HasSubstr("loss is not finite at step 7 (epoch 2)"));
+  EXPECT_THAT(message, HasSubstr("parameter class.bias"));
+  EXPECT_THAT(message, HasSubstr(trainer->folder().state().string() + " (epoch 2, step 5)"));
+  // The checkpoint it names is good.
+  probe_.at_step = nullptr;
+  EXPECT_EQ(again(trainer->folder())->run().epochs, 3);
+}
+
+TEST_F(TrainerTest, ChosenEpochsAreKeptAndTheTestSetIsMeasuredAsAsked) {
+  const auto trainer =
+      start(tiny_recipe("{train: {epochs: 4}, metrics: {every: 2, keep_epochs: [0, 2]}}"), "a");
+  trainer->run();
+  EXPECT_TRUE(fs::exists(trainer->folder().epoch(0)));
+  EXPECT_FALSE(fs::exists(trainer->folder().epoch(1)));
+  EXPECT_TRUE(fs::exists(trainer->folder().epoch(2)));
+  const LoadedRun kept = load_run(trainer->folder().path(), torch::kCPU, "epoch-0002");
+  EXPECT_EQ(kept.epoch, 2);
+}
+
+TEST_F(TrainerTest, HookAddsItsColumnsEverySoManyEpochs) {
+  TrainingHooks hooks;
+  std::vector<int64_t> epochs;
+  hooks.measure = [&](const Recipe&, CapsNet&, const BatchSource& test, EpochRecord& record) {
+    EXPECT_EQ(test.size(), 50);
+    epochs.push_back(record.epoch);
+    record.entropy = 1.5;
+  };
+  const auto trainer = start_run(tiny_recipe("{train: {epochs: 5}, metrics: {every: 2}}"),
+                                 tiny_data(), folder_ / "a", "data", torch::kCPU, hooks);
+  trainer->run();
+  EXPECT_THAT(epochs, ElementsAre(1, 3));
+  EXPECT_THAT(read_file(trainer->folder().metrics()), HasSubstr(",1.5,"));
+}
+
+TEST_F(TrainerTest, RunFolderIsNeverReused) {
+  const auto first = start(tiny_recipe(), "a");
+  const auto second = start(tiny_recipe(), "a");
+  EXPECT_EQ(second->folder().path().filename(), "seed-42-2");
+}
+
+TEST_F(TrainerTest, FolderInUseIsRefused) {
+  const auto trainer = start(tiny_recipe(), "a");
+  const RunLock held(trainer->folder());
+  EXPECT_THAT(error_of(*trainer), HasSubstr("another process is training"));
+}
+
+TEST_F(TrainerTest, RunThatCannotBeBuiltLeavesNoFolder) {
+  EXPECT_THROW(start(tiny_recipe("{model: {nonsense: 1}}"), "a"), UsageError);
+  EXPECT_TRUE(fs::is_empty(folder_ / "a"));
+}
+
+TEST_F(TrainerTest, LoadedRunIsTheBestCheckpointOfAnUnprunedRunAndTheLastOfAPrunedOne) {
+  const auto plain = start(tiny_recipe("{train: {lr: 0}}"), "plain");
+  plain->run();
+  EXPECT_EQ(load_run(plain->folder().path(), torch::kCPU).epoch, 0);
+  const auto pruned = start(tiny_recipe("{train: {lr: 0}, pruning: {strategy: probe}}"), "pruned");
+  pruned->run();
+  const LoadedRun run = load_run(pruned->folder().path(), torch::kCPU);
+  EXPECT_EQ(run.epoch, 2);
+  EXPECT_EQ(run.class_names.size(), 3);
+  EXPECT_FALSE(run.model->is_training());
+}
+
+TEST_F(TrainerTest, MemoryIsEstimatedFromTheLayersCosts) {
+  const auto trainer = start(tiny_recipe(), "a");
+  const MemoryEstimate estimate = estimate_memory(trainer->model(), 16);
+  const int64_t parameters = 12 * 36 + 12;
+  EXPECT_EQ(estimate.weights, parameters * 4);
+  EXPECT_EQ(estimate.optimiser, parameters * 12);
+  EXPECT_EQ(estimate.votes, 100 * 16 * 4);
+  EXPECT_EQ(estimate.largest_layer, "class");
+  Recipe greedy = tiny_recipe("{train: {batch: 65536}, kernels: reference}");
+  EXPECT_EQ(check_memory(trainer->model(), greedy, torch::kCPU), "");
+  EXPECT_GT(available_memory(torch::kCPU), 0);
+}
+
+}  // namespace
+}  // namespace remcaps
