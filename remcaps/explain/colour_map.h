@@ -1,0 +1,29 @@
+// A perceptually uniform colour map, dark violet over red to pale yellow.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+
+namespace remcaps {
+
+struct Colour {
+  uint8_t red = 0, green = 0, blue = 0;
+  bool operator==(const Colour&) const = default;
+};
+
+/// "#b63679"
+std::string to_hex(Colour colour);
+
+/// The colour of a value in 0..1 (clamped; NaN counts as 0). Lightness grows in proportion to the
+/// value, in the OKLab space, where equal distances look equally far.
+Colour map_colour(double value);
+
+/// The OKLab lightness of a colour, 0 black to 1 white.
+double lightness(Colour colour);
+
+/// Values in 0..1, any shape -> uint8 with a last dimension of 3.
+torch::Tensor map_colours(const torch::Tensor& values);
+
+}  // namespace remcaps

@@ -1,0 +1,87 @@
+// Parse trees of fully connected capsules as graphs: nodes with activations, edges with couplings.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "remcaps/explain/backtrack.h"
+
+namespace remcaps {
+
+/// The fully connected top of a network for one image, or a mean over images. Layer 0 holds the
+/// children of the first of those routing layers, the last layer the class capsules.
+struct CapsuleLayers {
+  std::vector<std::string> names;   ///< "primary", then the routing layers' own names
+  std::vector<Tensor> activations;  ///< ||u||, [n_l] each, on the CPU
+  std::vector<Tensor> couplings;    ///< c between layers l and l + 1, [n_l, n_(l+1)] each, CPU
+
+  int64_t size(size_t layer) const { return activations.at(layer).size(0); }
+};
+
+/// The first routing layer from which on every layer is fully connected and feeds the next.
+size_t first_tree_layer(const std::vector<RoutingTrace>& routings);
+
+/// One image of a batch.
+CapsuleLayers capsule_layers(const Forward& forward, int64_t image);
+
+struct TreeOptions {
+  /// A coupling counts where it is ABOVE this; unset: 1/|Omega^[l]| of the parents' layer l, the
+  /// coupling of a child that prefers no parent.
+  std::optional<double> threshold;
+  /// Also show the connections at or below the threshold, as far as they are not zero.
+  bool weak_edges = false;
+};
+
+struct TreeNode {
+  double activation = 0;
+  int64_t in_degree =
+      0;                 ///< deg^-: couplings from the layer below that count; 0 in the first layer
+  bool in_tree = false;  ///< reached from a root
+};
+
+/// From capsule `from` of layer `layer` to capsule `to` of the layer above.
+struct TreeEdge {
+  int64_t layer = 0, from = 0, to = 0;
+  double coupling = 0;
+};
+
+struct ParseTree {
+  std::vector<std::string> names;             ///< of the layers
+  std::vector<std::vector<TreeNode>> layers;  ///< first layer first
+  std::vector<double> thresholds;             ///< of the couplings into layer l; [0] is unused
+  std::vector<int64_t> roots;                 ///< class capsules it was backtracked from
+  std::vector<TreeEdge> edges;                ///< from the roots downwards
+
+  int64_t nodes_in_tree() const;
+};
+
+/// Backtracks from the roots. A connection from capsule j to a capsule that was reached is part of
+/// the tree where its coupling counts and deg^-(j) >= 1; the first layer has nothing below it, its
+/// capsules are leaves and need no in-degree.
+ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& roots,
+                     const TreeOptions& options = {});
+
+/// Activations and couplings averaged over the images of each predicted class, and over all of
+/// them. Sums stay on the device.
+class TreeAverage {
+ public:
+  void add(const Forward& forward);
+
+  int64_t images() const;
+  std::vector<int64_t> images_per_class() const;
+  /// The mean over the images predicted as one class. Error where there was none.
+  CapsuleLayers of_class(int64_t class_index) const;
+  /// The mean over all images.
+  CapsuleLayers of_all() const;
+
+ private:
+  CapsuleLayers mean(const std::function<Tensor(const Tensor&)>& pick, double images) const;
+
+  std::vector<std::string> names_;
+  std::vector<Tensor> activations_;  // [classes, n_l], float64
+  std::vector<Tensor> couplings_;    // [classes, n_l, n_(l+1)], float64
+  Tensor count_;                     // int64 [classes]
+};
+
+}  // namespace remcaps

@@ -1,0 +1,38 @@
+// The truth test's images: an object pasted on clutter, with a mask that says where the object is.
+#pragma once
+
+#include "remcaps/data/dataset.h"
+
+namespace remcaps {
+
+struct PasteOptions {
+  int64_t side = 48;          ///< of the canvas, pixels
+  int64_t fragments = 12;     ///< pieces of other objects strewn over the canvas
+  int64_t fragment_side = 9;  ///< pixels
+  uint64_t seed = 0;
+  /// Distinguishes the splits: their images must not share random numbers.
+  uint64_t split = 0;
+};
+
+struct PastedImages {
+  Dataset dataset;      ///< uint8 [N, C, side, side], labels as they were
+  torch::Tensor masks;  ///< uint8 [N, side, side], 1 on the object
+};
+
+/// Pastes each object (what is not black in its image) at a random place of a canvas strewn with
+/// square fragments of other images of the set. Fragments show the same textures as objects do:
+/// only the whole tells the class. The same options give the same images.
+PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& options);
+
+/// Pastes a data set's training and test images and writes `file`, which recipes read as
+/// `dataset: {name: folder, folder: FILE}`, and the test images' masks as masks_file(file).
+void write_pasted(const DataSplits& objects, const PasteOptions& options,
+                  const std::filesystem::path& file);
+
+/// pasted.safetensors -> pasted.masks.safetensors
+std::filesystem::path masks_file(const std::filesystem::path& file);
+
+/// The masks of a split, uint8 [N, side, side]. Error names a missing or damaged file.
+torch::Tensor load_masks(const std::filesystem::path& file, const std::string& split);
+
+}  // namespace remcaps

@@ -1,0 +1,22 @@
+// What each number of a class capsule's pose stands for: move it and look at the reconstruction.
+#pragma once
+
+#include <vector>
+
+#include "remcaps/explain/backtrack.h"
+#include "remcaps/models/model.h"
+
+namespace remcaps {
+
+/// Offsets from -range to range, `count` of them; an odd count has 0 in its middle. Published: 11
+/// steps within +-0.05; Sabour et al.: 11 within +-0.25.
+std::vector<double> perturbation_offsets(double range, int64_t count);
+
+/// Reconstructions with one pose dimension moved at a time, in normalised space:
+/// [D, offsets, C, H, W].
+///   pose  [D], of class `class_index`
+/// Error where the network has no decoder.
+Tensor perturb(CapsNet& model, const Tensor& pose, int64_t class_index,
+               const std::vector<double>& offsets);
+
+}  // namespace remcaps

@@ -1,0 +1,49 @@
+// Pictures as bytes: images back from normalised tensors, overlays, mosaics, PNG.
+#pragma once
+
+#include <torch/types.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace remcaps {
+
+/// A picture is uint8 [H, W, 3] on the CPU.
+using Picture = torch::Tensor;
+
+/// One normalised image [C, H, W] (mean and std one number or one per channel) as a picture: grey
+/// where C is 1, colour where it is 3; of any other number (smallNORB's stereo pair) the first
+/// channel.
+Picture to_picture(const torch::Tensor& image, const std::vector<double>& mean,
+                   const std::vector<double>& std);
+
+/// Bytes [C, H, W] as a picture, channels as above.
+Picture to_picture(const torch::Tensor& bytes);
+
+/// A map [H, W] of nonnegative numbers in the colours of map_colour(), from its lowest value to its
+/// highest. Capsules in the background are active too, so a map seldom comes near zero: what
+/// differs is what there is to see. A map that varies by less than 2 % stays dark.
+Picture heat_picture(const torch::Tensor& map);
+
+/// The map laid over the greyed picture: the stronger the saliency, the less of the picture shows
+/// through. Same size.
+Picture overlay(const Picture& picture, const torch::Tensor& map);
+
+/// Every pixel `factor` times as wide and high.
+Picture enlarge(const Picture& picture, int64_t factor);
+/// The factor that brings the shorter side to at least `side` pixels.
+int64_t enlargement(const Picture& picture, int64_t side);
+
+/// Pictures of one size side by side and below each other, `gap` pixels of white between them. Rows
+/// may differ in length.
+Picture mosaic(const std::vector<std::vector<Picture>>& rows, int64_t gap = 2);
+
+/// The bytes of a PNG file.
+std::string encode_png(const Picture& picture);
+/// Writes it atomically.
+void write_png(const std::filesystem::path& path, const Picture& picture);
+/// "data:image/png;base64,..." for an SVG or HTML file.
+std::string png_data_uri(const Picture& picture);
+
+}  // namespace remcaps

@@ -1,0 +1,101 @@
+#include "remcaps/report/figure.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/names.h"
+#include "remcaps/report/figure_kinds.h"
+
+namespace remcaps {
+
+std::string FigureTable::cell(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
+
+std::string FigureTable::csv() const {
+  std::string text;
+  const auto add_row = [&](const std::vector<std::string>& row) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) text += ',';
+      if (row[i].find_first_of(",\"\r\n") == std::string::npos) {
+        text += row[i];
+        continue;
+      }
+      text += '"';
+      for (const char c : row[i]) text += c == '"' ? std::string("\"\"") : std::string(1, c);
+      text += '"';
+    }
+    text += '\n';
+  };
+  add_row(columns);
+  for (const auto& row : rows) add_row(row);
+  return text;
+}
+
+const std::vector<FigureKind>& figure_kinds() {
+  static const std::vector<FigureKind> kinds = {
+      {"architecture", "1", "The network's layers with their shapes", "one run",
+       architecture_figure},
+      {"parse-tree", "2, 6", "The parse tree of one image", "runs with fully connected capsules",
+       parse_tree_figure},
+      {"pipeline", "3", "REM's stages on a run: zeros, quantized couplings, dictionary", "one run",
+       pipeline_figure},
+      {"saliency-steps", "4", "How activations and couplings become a saliency map",
+       "one run with capsules on a grid", saliency_steps_figure},
+      {"saliency", "5", "Saliency maps over images, run below run",
+       "runs of one data set with capsules on a grid", saliency_figure},
+      {"levels", "7", "Accuracy and entropy against the number of levels K", "runs of one data set",
+       levels_figure},
+      {"entropy", "8", "Entropy and accuracy against epoch and sparsity",
+       "run folders with entropies in metrics.csv", entropy_figure},
+      {"keys", "9", "Number of parse trees of each class", "runs of one data set", keys_figure},
+      {"sparsity", "10, 14", "Entropy and accuracy against sparsity, one point a run",
+       "runs pruned to several sparsities (SNIP)", sparsity_figure},
+      {"perturbations", "11", "Reconstructions with each pose dimension moved",
+       "one run with a decoder", perturbations_figure},
+      {"couplings-epochs", "12", "Distributions of couplings of each class at two epochs",
+       "one run folder with kept epochs", couplings_epochs_figure},
+      {"couplings", "13", "Distributions of couplings of each class", "runs of one data set",
+       couplings_figure},
+      {"parse-trees-dataset", "15, 18", "The mean parse tree of a data set",
+       "runs with fully connected capsules", dataset_trees_figure},
+      {"parse-trees-classes", "16, 19", "The mean parse tree of each class",
+       "runs with fully connected capsules", class_trees_figure},
+      {"parse-trees-samples", "17, 20", "Parse trees of some images",
+       "runs with fully connected capsules", sample_trees_figure},
+      {"saliency-views", "21, 22", "Saliency maps of one object per category over its views",
+       "smallNORB runs with capsules on a grid", saliency_views_figure},
+      {"dictionary", "none: images that share a parse tree", "The most frequent trees' mean images",
+       "one run", dictionary_figure},
+      {"object-share", "none: the truth test", "Share of saliency that lies on the pasted object",
+       "runs trained on images of `remcaps paste`", object_share_figure},
+  };
+  return kinds;
+}
+
+const FigureKind& figure_kind(const std::string& name) {
+  std::vector<std::string> names;
+  for (const FigureKind& kind : figure_kinds()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  throw UsageError(fmt::format("no figure {}{}", name, suggestion(name, names)));
+}
+
+FigureFiles write_figure(const std::string& name, const FigureOptions& options,
+                         const std::filesystem::path& folder) {
+  const FigureKind& kind = figure_kind(name);
+  if (options.runs.empty())
+    throw UsageError(fmt::format("figure {}: no run given; it needs {}", name, kind.needs));
+  const Figure figure = kind.make(options);
+  make_folder(folder);
+  const FigureFiles files = {folder / (name + ".svg"), folder / (name + ".csv")};
+  write_atomically(files.svg, figure.drawing.str(figure.title));
+  write_atomically(files.csv, figure.table.csv());
+  return files;
+}
+
+}  // namespace remcaps

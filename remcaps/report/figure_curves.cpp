@@ -1,0 +1,143 @@
+// Entropy and accuracy against K, epoch and sparsity.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/error.h"
+#include "remcaps/pruning/sparsity.h"
+#include "remcaps/report/figure_chart.h"
+#include "remcaps/report/figure_input.h"
+#include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/html_report_run.h"
+
+namespace remcaps {
+
+namespace {
+
+constexpr const char* kAccuracyColour = "#3f78c7";  // as in the paper: accuracy blue, entropy red
+constexpr const char* kEntropyColour = "#d2524f";
+
+Chart accuracy_and_entropy(const std::string& title, const std::string& x_label,
+                           const std::vector<double>& x, const std::vector<double>& accuracy,
+                           const std::vector<double>& entropy) {
+  Chart chart;
+  chart.title = title;
+  chart.x.label = x_label;
+  chart.y.label = "accuracy (%)";
+  chart.right.label = "entropy (bits)";
+  chart.right.low = 0.0;
+  chart.lines = {
+      {.name = "accuracy", .x = x, .y = accuracy, .colour = kAccuracyColour},
+      {.name = "entropy", .x = x, .y = entropy, .right = true, .colour = kEntropyColour}};
+  return chart;
+}
+
+}  // namespace
+
+Figure levels_figure(const FigureOptions& options) {
+  const std::string title = "Accuracy and entropy against the number of quantization levels";
+  std::vector<int64_t> levels = options.levels;
+  if (levels.empty()) levels = {2, 3, 4, 5, 6, 8, 11, 16, 21, 31};
+  std::sort(levels.begin(), levels.end());
+  check(levels.front() >= 2, "{} quantization levels; expected at least 2", levels.front());
+  const std::vector<FigureRun> runs = load_figure_runs(options);
+  FigureTable table{{"run", "levels", "accuracy", "entropy", "median_keys"}, {}};
+  std::vector<Svg> drawings;
+  for (const FigureRun& run : runs) {
+    std::vector<double> x, accuracy, entropy;
+    for (const int64_t k : levels) {
+      // Layers the recipe leaves alone (levels: 0) stay so.
+      Quantizers with = run.quantizers;
+      for (auto& quantizer : with)
+        if (quantizer)
+          quantizer =
+              run.run.recipe.quantize.form == "bins" ? Quantizer::bins(k) : Quantizer::uniform(k);
+      const ParseTreeReport report = run.trees(with, fmt::format("{} K = {}", run.label, k));
+      x.push_back(static_cast<double>(k));
+      accuracy.push_back(100 * report.accuracy_quantized);
+      entropy.push_back(report.last().entropy);
+      table.add(run.label, k, report.accuracy_quantized, report.last().entropy,
+                report.last().median_keys);
+    }
+    drawings.push_back(
+        draw_chart(accuracy_and_entropy(run.label, "quantization levels K", x, accuracy, entropy)));
+  }
+  return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
+}
+
+Figure entropy_figure(const FigureOptions& options) {
+  const std::string title = "Entropy and accuracy in the course of training";
+  FigureTable table{{"run", "epoch", "sparsity", "accuracy_quantized", "entropy", "keys"}, {}};
+  std::vector<Svg> drawings;
+  for (const std::string& argument : options.runs) {
+    const RunFolder folder = RunFolder::open(argument);
+    const nlohmann::json metrics = read_metrics(folder.metrics());
+    const auto column = [&](const char* name) {
+      std::vector<double> values;
+      for (const auto& value : metrics.value(name, nlohmann::json::array()))
+        values.push_back(value.is_number() ? value.get<double>()
+                                           : std::numeric_limits<double>::quiet_NaN());
+      return values;
+    };
+    const std::vector<double> epoch = column("epoch"), sparsity = column("sparsity"),
+                              accuracy = column("accuracy_quantized"), entropy = column("entropy"),
+                              keys = column("keys");
+    check(!epoch.empty() && entropy.size() == epoch.size() && accuracy.size() == epoch.size() &&
+              sparsity.size() == epoch.size() && keys.size() == epoch.size(),
+          "{}: no epochs with entropies", folder.metrics().string());
+    std::vector<double> x, pruned, percent, bits;
+    for (size_t i = 0; i < epoch.size(); ++i) {
+      if (!std::isfinite(entropy[i])) continue;
+      x.push_back(epoch[i] + 1);
+      pruned.push_back(100 * sparsity[i]);
+      percent.push_back(100 * accuracy[i]);
+      bits.push_back(entropy[i]);
+      table.add(argument, static_cast<int64_t>(epoch[i]) + 1, sparsity[i], accuracy[i], entropy[i],
+                keys[i]);
+    }
+    check(!x.empty(),
+          "{}: no epoch has an entropy (metrics.every in the recipe was 0 or never due)",
+          folder.metrics().string());
+    drawings.push_back(draw_chart(accuracy_and_entropy(argument, "epoch", x, percent, bits)));
+    if (pruned.back() > 0)
+      drawings.push_back(
+          draw_chart(accuracy_and_entropy("", "pruned parameters (%)", pruned, percent, bits)));
+  }
+  return {title, arrange(drawings, 2, title, "quantized couplings, test set"), std::move(table)};
+}
+
+Figure sparsity_figure(const FigureOptions& options) {
+  const std::string title = "Entropy and accuracy against sparsity";
+  const std::vector<FigureRun> runs = load_figure_runs(options);
+  FigureTable table{{"run", "pruning", "sparsity", "accuracy_quantized", "entropy", "median_keys"},
+                    {}};
+  struct Point {
+    double accuracy, entropy;
+  };
+  std::map<std::string, std::multimap<double, Point>> by_strategy;
+  for (const FigureRun& run : runs) {
+    const YAML::Node named = run.run.recipe.pruning["strategy"];
+    const std::string strategy = named ? named.as<std::string>() : "none";
+    const double sparsity = measure_sparsity(*run.run.model).published();
+    const ParseTreeReport report = run.trees(run.quantizers, "parse trees of " + run.label);
+    by_strategy[strategy].insert(
+        {100 * sparsity, {100 * report.accuracy_quantized, report.last().entropy}});
+    table.add(run.label, strategy, sparsity, report.accuracy_quantized, report.last().entropy,
+              report.last().median_keys);
+  }
+  std::vector<Svg> drawings;
+  for (const auto& [strategy, points] : by_strategy) {
+    std::vector<double> x, accuracy, entropy;
+    for (const auto& [sparsity, point] : points) {
+      x.push_back(sparsity);
+      accuracy.push_back(point.accuracy);
+      entropy.push_back(point.entropy);
+    }
+    drawings.push_back(draw_chart(accuracy_and_entropy(
+        "pruning: " + strategy, "pruned parameters (%)", x, accuracy, entropy)));
+  }
+  return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
+}
+
+}  // namespace remcaps

@@ -1,0 +1,146 @@
+#include "remcaps/report/figure_input.h"
+
+#include <map>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/progress.h"
+#include "remcaps/explain/backtrack.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+// "fashion-mnist/dr-capsnet-rem", with what else it takes to tell the runs apart.
+void label_runs(std::vector<FigureRun>& runs, const std::vector<std::string>& arguments) {
+  const auto distinct = [&] {
+    for (size_t i = 0; i < runs.size(); ++i)
+      for (size_t k = 0; k < i; ++k)
+        if (runs[i].label == runs[k].label) return false;
+    return true;
+  };
+  for (FigureRun& run : runs) run.label = run.run.recipe.name;
+  if (distinct()) return;
+  for (FigureRun& run : runs) run.label += fmt::format(" seed {}", run.run.recipe.train.seed);
+  if (distinct()) return;
+  for (FigureRun& run : runs) run.label += fmt::format(" epoch {}", run.run.epoch + 1);
+  if (distinct()) return;
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].label = arguments[i];
+}
+
+}  // namespace
+
+RunArgument parse_run_argument(const std::string& argument) {
+  std::error_code ignored;
+  const size_t at = argument.rfind('@');
+  if (at == std::string::npos || fs::exists(argument, ignored)) return {argument, ""};
+  return {argument.substr(0, at), argument.substr(at + 1)};
+}
+
+std::string FigureRun::class_name(int64_t class_index) const {
+  const size_t place = static_cast<size_t>(class_index);
+  return place < run.class_names.size() ? run.class_names[place] : std::to_string(class_index);
+}
+
+BatchSource FigureRun::source() const {
+  return BatchSource(part, run.recipe.dataset.augment, run.device);
+}
+
+void FigureRun::pass(const std::string& what,
+                     const std::function<void(const Batch&, const Forward&)>& on_batch) const {
+  Progress progress(what, part.size());
+  EvaluateOptions options;
+  options.forward.trace = true;
+  options.forward.quantizers = quantizers;
+  options.on_batch = on_batch;
+  options.on_progress = [&](int64_t done) { progress.update(done); };
+  evaluate(*run.model, source(), options);
+  progress.finish();
+}
+
+ParseTreeReport FigureRun::trees(const Quantizers& with, const std::string& what) const {
+  Progress progress(what, part.size());
+  EvaluateOptions options;
+  options.on_progress = [&](int64_t done) { progress.update(done); };
+  ParseTreeReport report = measure_parse_trees(*run.model, source(), with, options);
+  progress.finish();
+  return report;
+}
+
+Batch FigureRun::batch(const std::vector<int64_t>& places) const {
+  const Dataset chosen = part.select(torch::tensor(places, torch::kLong));
+  return BatchSource(chosen, run.recipe.dataset.augment, run.device)
+      .evaluation_batch(0, chosen.size());
+}
+
+Forward FigureRun::forward(const Batch& batch, bool quantized) const {
+  const torch::NoGradGuard no_grad;
+  ForwardOptions options;
+  options.trace = true;
+  if (quantized) options.quantizers = quantizers;
+  return run.model->forward(batch.images, options);
+}
+
+Picture FigureRun::picture(const Tensor& normalised) const {
+  return to_picture(normalised, run.context.mean, run.context.std);
+}
+
+std::vector<FigureRun> load_figure_runs(const FigureOptions& options) {
+  std::vector<FigureRun> runs;
+  std::map<std::string, std::shared_ptr<const DataSplits>> loaded;
+  for (const std::string& argument : options.runs) {
+    const RunArgument which = parse_run_argument(argument);
+    FigureRun run;
+    run.run = load_run(which.path, options.device, which.checkpoint);
+    const std::string key = fmt::format("{}\n{}", run.run.data_root.string(),
+                                        YAML::Dump(run.run.recipe.to_yaml()["dataset"]));
+    std::shared_ptr<const DataSplits>& data = loaded[key];
+    if (!data) data = std::make_shared<const DataSplits>(run.run.load_data(options.data));
+    run.data = data;
+    run.part = data->split(options.split);
+    if (options.limit > 0 && options.limit < run.part.size())
+      run.part = run.part.select(torch::arange(options.limit));
+    run.quantizers = run.run.recipe.quantize.quantizers(run.run.model->routing_layers().size());
+    runs.push_back(std::move(run));
+  }
+  label_runs(runs, options.runs);
+  return runs;
+}
+
+FigureRun load_one_run(const FigureOptions& options, const std::string& figure) {
+  if (options.runs.size() != 1)
+    throw UsageError(
+        fmt::format("figure {}: {} runs given; it shows one", figure, options.runs.size()));
+  return std::move(load_figure_runs(options).front());
+}
+
+void check_same_classes(const std::vector<FigureRun>& runs) {
+  for (const FigureRun& run : runs)
+    check(run.run.class_names == runs[0].run.class_names,
+          "{} and {} have other classes ({} and {}): they cannot be compared class by class",
+          runs[0].label, run.label, runs[0].classes(), run.classes());
+}
+
+std::vector<int64_t> shown_images(const FigureOptions& options, const FigureRun& run, size_t most) {
+  for (const int64_t place : options.images)
+    check(place >= 0 && place < run.part.size(), "image {}; the {} split has 0 to {}", place,
+          options.split, run.part.size() - 1);
+  std::vector<int64_t> places = options.images;
+  if (places.empty()) {
+    for (int64_t j = 0; j < run.classes(); ++j) {
+      const Tensor found = run.part.labels.eq(j).nonzero();
+      if (found.size(0) > 0) places.push_back(found[0][0].item<int64_t>());
+    }
+  }
+  if (places.size() > most) places.resize(most);
+  check(!places.empty(), "the {} split has no images to show", options.split);
+  return places;
+}
+
+std::string data_line(const FigureOptions& options, const FigureRun& run) {
+  return fmt::format("{}, {} {} images", run.run.recipe.dataset.name, with_commas(run.part.size()),
+                     options.split);
+}
+
+}  // namespace remcaps

@@ -1,0 +1,38 @@
+// One function per figure; figure.cpp lists them.
+#pragma once
+
+#include "remcaps/report/figure.h"
+
+namespace remcaps {
+
+// figure_schemes.cpp
+Figure architecture_figure(const FigureOptions& options);
+Figure pipeline_figure(const FigureOptions& options);
+
+// figure_saliency.cpp
+Figure saliency_steps_figure(const FigureOptions& options);
+Figure saliency_figure(const FigureOptions& options);
+Figure saliency_views_figure(const FigureOptions& options);
+Figure object_share_figure(const FigureOptions& options);
+
+// figure_trees.cpp
+Figure parse_tree_figure(const FigureOptions& options);
+Figure dataset_trees_figure(const FigureOptions& options);
+Figure class_trees_figure(const FigureOptions& options);
+Figure sample_trees_figure(const FigureOptions& options);
+
+// figure_curves.cpp
+Figure levels_figure(const FigureOptions& options);
+Figure entropy_figure(const FigureOptions& options);
+Figure sparsity_figure(const FigureOptions& options);
+
+// figure_couplings.cpp
+Figure keys_figure(const FigureOptions& options);
+Figure couplings_figure(const FigureOptions& options);
+Figure couplings_epochs_figure(const FigureOptions& options);
+
+// figure_images.cpp
+Figure perturbations_figure(const FigureOptions& options);
+Figure dictionary_figure(const FigureOptions& options);
+
+}  // namespace remcaps

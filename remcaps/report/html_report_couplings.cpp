@@ -1,0 +1,201 @@
+#include "remcaps/report/html_report_couplings.h"
+
+#include "remcaps/base/error.h"
+#include "remcaps/explain/saliency.h"
+
+namespace remcaps {
+
+namespace {
+
+constexpr int64_t kCodes = 256;
+// A layer with more couplings than this over all images of the explorer cannot be kept whole.
+constexpr int64_t kMostCouplings = 64'000'000;
+
+Tensor to_bytes(const Tensor& values, double scale) {
+  return values.to(torch::kFloat).mul(scale).round().clamp(0, 255).to(torch::kUInt8).cpu();
+}
+
+// Little-endian 16-bit numbers: torch 1.13 has no such type.
+std::string sixteen_bits(const Tensor& values) {
+  const Tensor scaled = values.to(torch::kCPU, torch::kFloat)
+                            .mul(65535)
+                            .round()
+                            .clamp(0, 65535)
+                            .to(torch::kLong)
+                            .contiguous();
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(scaled.numel()) * 2);
+  for (int64_t k = 0; k < scaled.numel(); ++k) {
+    const int64_t value = scaled.data_ptr<int64_t>()[k];
+    bytes += static_cast<char>(value & 0xff);
+    bytes += static_cast<char>(value >> 8);
+  }
+  return bytes;
+}
+
+// A packed text where it still fits into what is left of the file.
+std::optional<std::string> pack_within(const Tensor& bytes, size_t& left) {
+  std::string packed = pack_bytes(bytes_of(bytes));
+  if (packed.size() > left) return std::nullopt;
+  left -= packed.size();
+  return packed;
+}
+
+}  // namespace
+
+CouplingCodes::CouplingCodes(const std::optional<Quantizer>& quantizer) {
+  if (!quantizer || quantizer->levels() > kCodes) {
+    for (int64_t code = 0; code < kCodes; ++code)
+      decode_.push_back(static_cast<double>(code) / (kCodes - 1));
+    return;
+  }
+  quantizer_ = quantizer;
+  codes_per_level_ = kCodes / quantizer->levels();
+  for (int64_t level = 0; level < quantizer->levels(); ++level) {
+    const double low = quantizer->edges()[static_cast<size_t>(level)];
+    const double high = quantizer->edges()[static_cast<size_t>(level) + 1];
+    for (int64_t step = 0; step < codes_per_level_; ++step) {
+      const double part = (static_cast<double>(step) + 0.5) / static_cast<double>(codes_per_level_);
+      decode_.push_back(std::clamp(low + part * (high - low), 0.0, 1.0));
+    }
+  }
+}
+
+Tensor CouplingCodes::levels_of(const Tensor& quantized_couplings) const {
+  if (!quantizer_) return torch::zeros(quantized_couplings.sizes(), torch::kUInt8);
+  return quantizer_->indices(quantized_couplings).to(torch::kCPU, torch::kUInt8);
+}
+
+Tensor CouplingCodes::encode(const Tensor& levels, const Tensor& couplings) const {
+  const Tensor exact = couplings.to(torch::kCPU, torch::kDouble);
+  if (!quantizer_) return to_bytes(exact, kCodes - 1);
+  const Tensor edges = torch::tensor(quantizer_->edges(), torch::kDouble);
+  const Tensor level = levels.to(torch::kLong);
+  const Tensor low = edges.take(level), high = edges.take(level + 1);
+  // Behind a quantized layer the plain pass can be on another level: the nearest code of the right
+  // one then stands for it.
+  const Tensor step = ((exact - low) / (high - low) * codes_per_level_)
+                          .floor()
+                          .clamp(0, static_cast<double>(codes_per_level_ - 1));
+  return (level * codes_per_level_ + step.to(torch::kLong)).to(torch::kUInt8);
+}
+
+ExplorerData::ExplorerData(std::vector<std::optional<Quantizer>> quantizers, int64_t samples)
+    : samples_(samples) {
+  for (const auto& quantizer : quantizers) layers_.emplace_back(CouplingCodes(quantizer));
+}
+
+Tensor ExplorerData::column_of_predicted(const Tensor& couplings, const Tensor& predicted) const {
+  const Tensor column =
+      predicted.to(couplings.device()).view({-1, 1, 1}).expand({-1, couplings.size(1), 1});
+  return couplings.gather(2, column).squeeze(2);
+}
+
+void ExplorerData::add_quantized(const Forward& forward, const Tensor& rows,
+                                 const std::vector<int64_t>& map_size, const std::string& network) {
+  const torch::NoGradGuard no_grad;
+  check(forward.routings.size() == layers_.size(), "{} traced routing layers; expected {}",
+        forward.routings.size(), layers_.size());
+  const Tensor on_device = rows.to(forward.activations.device());
+  const Tensor classes = predicted_classes(forward);
+  predicted_.push_back(classes.index_select(0, on_device).cpu());
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const RoutingTrace& trace = forward.routings[l];
+    Layer& layer = layers_[l];
+    if (trace.convolutional()) continue;
+    const bool last = l + 1 == layers_.size();
+    const bool whole = trace.coupling[0].numel() * samples_ <= kMostCouplings;
+    layer.kept = whole || last;
+    layer.has_place = remcaps::has_place(trace);
+    layer.predicted_only = !whole;
+    if (!layer.kept) continue;
+    Tensor coupling = trace.coupling.index_select(0, on_device);
+    if (layer.predicted_only) coupling = column_of_predicted(coupling, predicted_.back());
+    layer.levels.push_back(layer.codes.levels_of(coupling));
+  }
+  if (std::none_of(forward.routings.begin(), forward.routings.end(), has_place)) return;
+  const size_t at = saliency_layer(forward.routings, network);
+  const Tensor map = saliency(forward.routings, at, classes, {1, map_size[0], map_size[1]}).map;
+  maps_.push_back(map.index_select(0, on_device).cpu());
+}
+
+void ExplorerData::add_plain(const Forward& forward, const Tensor& rows) {
+  const torch::NoGradGuard no_grad;
+  const Tensor on_device = rows.to(forward.activations.device());
+  const size_t batch = class_activations_.size();
+  class_activations_.push_back(forward.activations.index_select(0, on_device).cpu());
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    Layer& layer = layers_[l];
+    if (!layer.kept) continue;
+    const RoutingTrace& trace = forward.routings[l];
+    Tensor coupling = trace.coupling.index_select(0, on_device);
+    if (layer.predicted_only) coupling = column_of_predicted(coupling, predicted_.at(batch));
+    layer.couplings.push_back(layer.codes.encode(layer.levels.at(batch), coupling));
+    layer.activations.push_back(to_bytes(trace.child_activations.index_select(0, on_device), 255));
+  }
+}
+
+nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
+  const Tensor predicted = torch::cat(predicted_).contiguous();
+  const Tensor activations = torch::cat(class_activations_);
+  nlohmann::json explorer;
+  std::string lengths_of_classes = pack_bytes(sixteen_bits(activations));
+  size_t left = budget - std::min(budget, lengths_of_classes.size());
+  explorer["activations"] =
+      blobs.add(std::move(lengths_of_classes), "uint16", activations.sizes().vec());
+  explorer["predicted"] = std::vector<int64_t>(predicted.data_ptr<int64_t>(),
+                                               predicted.data_ptr<int64_t>() + predicted.numel());
+
+  bool unbroken = true;  // a layer is of use only where all above it are there
+  bool place_kept = false;
+  std::vector<nlohmann::json> layers(layers_.size());
+  for (size_t l = layers_.size(); l-- > 0;) {
+    const Layer& layer = layers_[l];
+    layers[l] = {{"columns", "none"},
+                 {"couplings", nullptr},
+                 {"decode", nlohmann::json::array()},
+                 {"activations", nullptr}};
+    unbroken = unbroken && layer.kept;
+    if (!unbroken) continue;
+    const Tensor lengths = torch::cat(layer.activations).contiguous();
+    std::optional<std::string> packed_lengths = pack_within(lengths, left);
+    unbroken = packed_lengths.has_value();
+    if (!unbroken) continue;
+    Tensor codes = torch::cat(layer.couplings).contiguous();
+    std::string columns = layer.predicted_only ? "predicted" : "all";
+    std::optional<std::string> packed = pack_within(codes, left);
+    if (!packed && l + 1 == layers_.size() && !layer.predicted_only) {
+      columns = "predicted";
+      codes = column_of_predicted(codes, predicted).contiguous();
+      packed = pack_within(codes, left);
+    }
+    unbroken = packed.has_value();
+    if (!unbroken) {
+      left += packed_lengths->size();  // alone they are of no use
+      continue;
+    }
+    layers[l]["columns"] = columns;
+    layers[l]["couplings"] = blobs.add(std::move(*packed), "uint8", codes.sizes().vec());
+    layers[l]["decode"] = layer.codes.decode();
+    layers[l]["activations"] =
+        blobs.add(std::move(*packed_lengths), "uint8", lengths.sizes().vec());
+    place_kept = place_kept || layer.has_place;
+  }
+  explorer["layers"] = std::move(layers);
+
+  explorer["saliency"] = nullptr;
+  explorer["saliency_max"] = std::vector<double>();
+  if (maps_.empty() || place_kept) return explorer;
+  const Tensor maps = torch::cat(maps_);  // [S, H, W]
+  const Tensor peak = maps.amax({1, 2});
+  const Tensor bytes = to_bytes(maps / peak.clamp_min(1e-12).view({-1, 1, 1}), 255).contiguous();
+  std::optional<std::string> packed = pack_within(bytes, left);
+  if (!packed) return explorer;
+  explorer["saliency"] = blobs.add(std::move(*packed), "uint8", bytes.sizes().vec());
+  const Tensor exact = peak.to(torch::kDouble).contiguous();
+  explorer["saliency_max"] =
+      std::vector<double>(exact.data_ptr<double>(), exact.data_ptr<double>() + exact.numel());
+  return explorer;
+}
+
+}  // namespace remcaps

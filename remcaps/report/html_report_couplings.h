@@ -1,0 +1,72 @@
+// The couplings a report's explorer works on, as one byte each.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "remcaps/capsule/forward.h"
+#include "remcaps/report/html_report_page.h"
+
+namespace remcaps {
+
+/// Bytes that stand for couplings. Each level of the quantizer has the same number of codes, spread
+/// over its interval: the level a network was measured with is exact, and every other K is as close
+/// as some 250 steps allow.
+class CouplingCodes {
+ public:
+  /// Without a quantizer, or with one of more levels than there are codes: 256 steps of [0, 1].
+  explicit CouplingCodes(const std::optional<Quantizer>& quantizer);
+
+  /// levels: indices the quantized forward pass gave; couplings: of the plain pass, same shape.
+  /// uint8 on the CPU.
+  Tensor encode(const Tensor& levels, const Tensor& couplings) const;
+  /// The coupling each code stands for.
+  const std::vector<double>& decode() const { return decode_; }
+  /// Level indices as bytes, on the CPU; zeros where nothing is quantized.
+  Tensor levels_of(const Tensor& quantized_couplings) const;
+
+ private:
+  std::optional<Quantizer> quantizer_;
+  int64_t codes_per_level_ = 0;
+  std::vector<double> decode_;
+};
+
+/// Collects the explorer's part of a run: feed the quantized pass, then the plain one, batch by
+/// batch, only the rows of the explorer's images and in their order.
+class ExplorerData {
+ public:
+  ExplorerData(std::vector<std::optional<Quantizer>> quantizers, int64_t samples);
+
+  /// `rows` (int64) picks the explorer's images out of the batch. `map_size` is the height and
+  /// width of the saliency maps, where the network's capsules have a place.
+  void add_quantized(const Forward& forward, const Tensor& rows,
+                     const std::vector<int64_t>& map_size, const std::string& network);
+  void add_plain(const Forward& forward, const Tensor& rows);
+
+  /// The schema's Explorer, in at most `budget` bytes of the file (the classes' activations, which
+  /// are always there, count): couplings of the last layer first, all columns where they fit, else
+  /// that of the predicted class; then the layers below, or saliency maps where none of them has a
+  /// place.
+  nlohmann::json to_json(PageBlobs& blobs, size_t budget) const;
+
+ private:
+  struct Layer {
+    explicit Layer(CouplingCodes layer_codes) : codes(std::move(layer_codes)) {}
+
+    CouplingCodes codes;
+    bool kept = false;            ///< small enough to be considered
+    bool predicted_only = false;  ///< only the predicted class's column was collected
+    bool has_place = false;       ///< saliency can be computed from it
+    std::vector<Tensor> levels, couplings, activations;  ///< by batch
+  };
+  Tensor column_of_predicted(const Tensor& couplings, const Tensor& predicted) const;
+
+  int64_t samples_;
+  std::vector<Layer> layers_;
+  std::vector<Tensor> predicted_;          ///< int64 [n]
+  std::vector<Tensor> class_activations_;  ///< float [n, J]
+  std::vector<Tensor> maps_;               ///< float [n, H, W]
+};
+
+}  // namespace remcaps

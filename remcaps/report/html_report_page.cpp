@@ -1,0 +1,89 @@
+#include "remcaps/report/html_report_page.h"
+
+#include <zlib.h>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+
+namespace {
+
+constexpr std::string_view kMarker = "<!--remcaps:data-->";
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - at);
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k)
+      group = group << 8 | (k < count ? static_cast<uint8_t>(bytes[at + k]) : 0u);
+    for (size_t k = 0; k < 4; ++k) text += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+// JSON may hold "</script>" in a class or folder name; as \u003c it is the same text to a reader.
+std::string without_tags(const std::string& json) {
+  std::string text;
+  text.reserve(json.size());
+  for (const char character : json) {
+    if (character == '<')
+      text += "\\u003c";
+    else
+      text += character;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view bytes_of(const torch::Tensor& contiguous) {
+  check(contiguous.is_contiguous() && contiguous.scalar_type() == torch::kUInt8,
+        "a page holds contiguous bytes only");
+  return {reinterpret_cast<const char*>(contiguous.data_ptr<uint8_t>()),
+          static_cast<size_t>(contiguous.numel())};
+}
+
+std::string pack_bytes(std::string_view bytes) {
+  uLongf size = compressBound(static_cast<uLong>(bytes.size()));
+  std::string packed(size, '\0');
+  const int status = compress2(reinterpret_cast<Bytef*>(packed.data()), &size,
+                               reinterpret_cast<const Bytef*>(bytes.data()),
+                               static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
+  check(status == Z_OK, "zlib could not compress {} bytes (status {})", bytes.size(), status);
+  packed.resize(size);
+  return base64(packed);
+}
+
+nlohmann::json PageBlobs::add(std::string packed, const std::string& type,
+                              std::vector<int64_t> shape) {
+  texts_.push_back(std::move(packed));
+  return {{"blob", texts_.size() - 1}, {"type", type}, {"shape", std::move(shape)}};
+}
+
+nlohmann::json PageBlobs::add(const torch::Tensor& bytes) {
+  return add(pack_bytes(bytes_of(bytes)), "uint8", bytes.sizes().vec());
+}
+
+std::string html_page(const nlohmann::json& report, const PageBlobs& blobs) {
+  const std::string_view page = html_report_template();
+  const size_t marker = page.find(kMarker);
+  check(marker != std::string_view::npos, "the report's template has no place for data");
+
+  // Names come from files and folders, which need not be UTF-8.
+  const std::string json = report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text(page.substr(0, marker));
+  text +=
+      R"(<script type="application/json" id="report-data">)" + without_tags(json) + "</script>\n";
+  for (size_t id = 0; id < blobs.texts().size(); ++id)
+    text += fmt::format(R"(<script type="application/octet-stream" id="blob-{}">{}</script>)"
+                        "\n",
+                        id, blobs.texts()[id]);
+  text += page.substr(marker + kMarker.size());
+  return text;
+}
+
+}  // namespace remcaps

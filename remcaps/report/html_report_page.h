@@ -1,0 +1,40 @@
+// The page a report is put into: a template bundled from web/, JSON, and packed bytes.
+#pragma once
+
+#include <torch/types.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace remcaps {
+
+/// web/dist/report.html, which is part of the program.
+std::string_view html_report_template();
+
+/// Compressed with zlib and written in base64, as the page reads it.
+std::string pack_bytes(std::string_view bytes);
+
+/// Bytes the page holds besides its JSON.
+class PageBlobs {
+ public:
+  /// Adds a text made by pack_bytes(); `type` is "uint8" or "uint16". Returns what the JSON says of
+  /// it.
+  nlohmann::json add(std::string packed, const std::string& type, std::vector<int64_t> shape);
+  /// A uint8 tensor on the CPU, its shape as it is.
+  nlohmann::json add(const torch::Tensor& bytes);
+
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+/// The whole file. Nothing in `report` can end the element it stands in, whatever names it holds.
+std::string html_page(const nlohmann::json& report, const PageBlobs& blobs);
+
+/// The bytes of a uint8 tensor on the CPU.
+std::string_view bytes_of(const torch::Tensor& contiguous);
+
+}  // namespace remcaps

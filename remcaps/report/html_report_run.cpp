@@ -1,0 +1,238 @@
+#include "remcaps/report/html_report_run.h"
+
+#include <charconv>
+#include <sstream>
+#include <unordered_map>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/progress.h"
+#include "remcaps/explain/statistics.h"
+#include "remcaps/parse_tree/collector.h"
+#include "remcaps/pruning/sparsity.h"
+#include "remcaps/report/html_report_couplings.h"
+#include "remcaps/training/evaluate.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kHistogramBins = 50;
+constexpr int64_t kMostTrees = 8;      // of a class
+constexpr int64_t kImagesOfATree = 7;  // shown beside their mean
+
+// Which images have which tree, by the hash of its key: a data set of any size fits.
+class TreeImages {
+ public:
+  TreeImages(Quantizer quantizer, int64_t classes)
+      : quantizer_(std::move(quantizer)), groups_(static_cast<size_t>(classes)) {}
+
+  void add(const Batch& batch, const Forward& quantized) {
+    const Tensor classes = predicted_classes(quantized);
+    const Tensor keys =
+        pack_levels(coupling_to_class(quantized.routings, quantized.routings.size() - 1, classes),
+                    quantizer_)
+            .cpu()
+            .contiguous();
+    const Tensor class_of = classes.cpu(), place = batch.indices.cpu();
+    const std::string_view bytes = bytes_of(keys);
+    const size_t length = static_cast<size_t>(keys.size(1));
+    for (int64_t b = 0; b < keys.size(0); ++b) {
+      const KeyHash hash = hash_key(bytes.substr(static_cast<size_t>(b) * length, length));
+      groups_[static_cast<size_t>(class_of[b].item<int64_t>())][hash].push_back(
+          place[b].item<int64_t>());
+    }
+  }
+
+  // Largest first; of equally large ones the one with the earliest image.
+  std::vector<std::vector<int64_t>> largest(size_t class_index, size_t limit) const {
+    std::vector<std::vector<int64_t>> groups;
+    for (const auto& [hash, images] : groups_.at(class_index)) groups.push_back(images);
+    std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+      return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
+    });
+    if (groups.size() > limit) groups.resize(limit);
+    return groups;
+  }
+
+ private:
+  struct HashOfHash {
+    size_t operator()(const KeyHash& hash) const { return hash.low; }
+  };
+  Quantizer quantizer_;
+  std::vector<std::unordered_map<KeyHash, std::vector<int64_t>, HashOfHash>> groups_;
+};
+
+// Rows of a batch that hold images of the explorer: int64, ascending.
+Tensor explorer_rows(const Batch& batch, const std::vector<int64_t>& places) {
+  const Tensor indices = batch.indices.cpu();
+  std::vector<int64_t> rows;
+  for (int64_t b = 0; b < indices.size(0); ++b)
+    if (std::binary_search(places.begin(), places.end(), indices[b].item<int64_t>()))
+      rows.push_back(b);
+  return torch::tensor(rows, torch::kLong);
+}
+
+std::vector<std::vector<int64_t>> rows_of(const Tensor& matrix) {
+  std::vector<std::vector<int64_t>> rows;
+  for (int64_t r = 0; r < matrix.size(0); ++r) {
+    const Tensor row = matrix[r].contiguous();
+    rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
+  }
+  return rows;
+}
+
+nlohmann::json grids_of(const RoutingTrace& trace) {
+  auto grids = nlohmann::json::array();
+  for (const CapsuleGrid& grid : trace.grids)
+    grids.push_back({{"offset", grid.offset},
+                     {"types", grid.types},
+                     {"height", grid.height},
+                     {"width", grid.width},
+                     {"stride_type", grid.stride_type},
+                     {"stride_y", grid.stride_y},
+                     {"stride_x", grid.stride_x}});
+  return grids;
+}
+
+// The schema's Layers, but for their entropies.
+nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize,
+                         const std::vector<std::optional<Quantizer>>& quantizers) {
+  auto layers = nlohmann::json::array();
+  for (size_t l = 0; l < forward.routings.size(); ++l) {
+    const RoutingTrace& trace = forward.routings[l];
+    const bool conv = trace.convolutional();
+    layers.push_back({{"name", trace.layer},
+                      {"children", trace.child_activations.size(1)},
+                      {"parents", conv ? trace.coupling.size(1) * trace.coupling.size(3)
+                                       : trace.coupling.size(2)},
+                      {"levels", quantizers[l] ? quantizers[l]->levels() : 0},
+                      {"form", quantize.form},
+                      {"entropy", nullptr},
+                      {"grids", grids_of(trace)}});
+  }
+  return layers;
+}
+
+nlohmann::json dictionary_of(const TreeImages& trees, int64_t classes, int64_t most,
+                             ReportImages& images) {
+  auto dictionary = nlohmann::json::array();
+  const int64_t of_class = most / std::max<int64_t>(1, classes);
+  const int64_t limit = std::clamp<int64_t>(of_class / (1 + kImagesOfATree), 1, kMostTrees);
+  for (int64_t c = 0; c < classes; ++c) {
+    auto listed = nlohmann::json::array();
+    for (const auto& group : trees.largest(static_cast<size_t>(c), static_cast<size_t>(limit))) {
+      std::vector<int64_t> shown;
+      for (size_t k = 0; k < group.size() && k < static_cast<size_t>(kImagesOfATree); ++k)
+        shown.push_back(images.add_to_gallery(group[k]));
+      listed.push_back(
+          {{"count", group.size()},
+           {"mean", group.size() == 1 ? shown.front() : images.add_mean_to_gallery(group)},
+           {"images", shown}});
+    }
+    dictionary.push_back(std::move(listed));
+  }
+  return dictionary;
+}
+
+}  // namespace
+
+nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, ReportImages& images,
+                           const RunShare& share, PageBlobs& blobs) {
+  const torch::NoGradGuard no_grad;
+  const int64_t classes = run.model->classes();
+  const auto quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
+  ParseTreeCollector collector(*run.model, quantizers);
+  TreeImages trees(*quantizers.back(), classes);
+  CouplingStatistics couplings(Quantizer::bins(kHistogramBins));
+  ExplorerData explorer(quantizers, static_cast<int64_t>(images.places().size()));
+  const std::vector<int64_t> map_size = images.shown_size();
+  nlohmann::json layers;
+
+  Progress bar(run.weights.string(), 2 * source.size());
+  EvaluateOptions options;
+  options.margin = run.recipe.loss.margin(run.epoch);
+  options.forward.trace = true;
+  options.forward.quantizers = quantizers;
+  options.on_progress = [&](int64_t done) { bar.update(done); };
+  options.on_batch = [&](const Batch& batch, const Forward& forward) {
+    collector.add(forward, batch.labels);
+    trees.add(batch, forward);
+    explorer.add_quantized(forward, explorer_rows(batch, images.places()), map_size,
+                           run.model->name());
+    if (layers.is_null()) layers = layers_of(forward, run.recipe.quantize, quantizers);
+  };
+  evaluate(*run.model, source, options);
+
+  options.forward.quantizers.clear();
+  options.on_progress = [&](int64_t done) { bar.update(source.size() + done); };
+  options.on_batch = [&](const Batch& batch, const Forward& forward) {
+    couplings.add(forward);
+    explorer.add_plain(forward, explorer_rows(batch, images.places()));
+  };
+  const Evaluation plain = evaluate(*run.model, source, options);
+  bar.finish();
+
+  const ParseTreeReport report = collector.report();
+  for (size_t l = 0; l < report.layers.size(); ++l)
+    if (quantizers[l]) layers[l]["entropy"] = report.layers[l].entropy;
+  const Sparsity sparsity = measure_sparsity(*run.model);
+  const LayerTrees& last = report.last();
+  return {{"recipe", run.recipe.name},
+          {"model", run.recipe.model},
+          {"seed", run.recipe.train.seed},
+          {"checkpoint", run.weights.stem().string()},
+          {"epoch", run.epoch},
+          {"pruning", run.recipe.pruning["strategy"].as<std::string>("none")},
+          {"accuracy", plain.accuracy},
+          {"accuracy_quantized", report.accuracy_quantized},
+          {"loss", plain.loss},
+          {"entropy", last.entropy},
+          {"entropy_std", last.entropy_std},
+          {"entropy_per_class", last.entropy_per_class},
+          {"keys_per_class", last.keys_per_class},
+          {"median_keys", last.median_keys},
+          {"samples_per_class", report.samples_per_class},
+          {"parameters", sparsity.parameters},
+          {"parameters_nonzero", sparsity.nonzero},
+          {"sparsity", sparsity.published()},
+          {"confusion", rows_of(plain.confusion)},
+          {"dictionary", dictionary_of(trees, classes, share.gallery_images, images)},
+          {"histogram", rows_of(couplings.histogram())},
+          {"layers", layers},
+          {"explorer", explorer.to_json(blobs, share.explorer_bytes)}};
+}
+
+nlohmann::json read_metrics(const fs::path& file) {
+  auto columns = nlohmann::json::object();
+  std::error_code error;
+  if (!fs::exists(file, error)) return columns;
+  std::istringstream text(read_file(file));
+  std::vector<std::string> names;
+  std::string line;
+  for (int64_t number = 1; std::getline(text, line); ++number) {
+    std::vector<std::string> cells;
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+    if (!line.empty() && line.back() == ',') cells.emplace_back();
+    if (number == 1) {
+      names = cells;
+      for (const auto& name : names) columns[name] = nlohmann::json::array();
+      continue;
+    }
+    check(cells.size() == names.size(), "{}: line {} has {} cells; expected {}", file.string(),
+          number, cells.size(), names.size());
+    for (size_t c = 0; c < cells.size(); ++c) {
+      const std::string& cell = cells[c];
+      double value = 0;
+      const auto [end, status] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+      check(cell.empty() || (status == std::errc() && end == cell.data() + cell.size()),
+            "{}: line {}, {} is \"{}\"; expected a number", file.string(), number, names[c], cell);
+      columns[names[c]].push_back(cell.empty() ? nlohmann::json(nullptr) : nlohmann::json(value));
+    }
+  }
+  return columns;
+}
+
+}  // namespace remcaps

@@ -1,0 +1,164 @@
+#include "remcaps/report/reproduction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/names.h"
+#include "remcaps/report/paper_tables.h"
+#include "remcaps/training/interrupt.h"
+#include "remcaps/training/load.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> both_arms(const std::string& base) {
+  return {base, base + "-rem"};
+}
+
+std::vector<Reproduction> figures() {
+  std::vector<Reproduction> result;
+  const auto add = [&](const std::string& name, const std::string& kind, const std::string& about,
+                       std::vector<std::string> recipes) {
+    result.push_back({name, about, kind, std::move(recipes)});
+  };
+  add("saliency-imagenette", "saliency", "Saliency maps on Imagenette (figure 5)",
+      both_arms("imagenette/eff-conv-capsnet"));
+  add("saliency-dogs-vs-cats", "saliency", "Saliency maps on Dogs vs. Cats (figure 5)",
+      both_arms("dogs-vs-cats/eff-conv-capsnet"));
+  add("parse-tree", "parse-tree", "Parse tree of a CIFAR-10 image (figure 6)",
+      both_arms("cifar10/multilayer-dr-capsnet"));
+  add("levels", "levels", "Accuracy and entropy against K on MNIST (figure 7)",
+      both_arms("mnist/dr-capsnet"));
+  add("entropy", "entropy", "Entropy and accuracy against sparsity on MNIST (figure 8)",
+      {"mnist/dr-capsnet-rem"});
+  add("keys-mnist", "keys", "Parse trees of each class on MNIST (figure 9)",
+      both_arms("mnist/dr-capsnet"));
+  add("sparsity-mnist", "sparsity", "SNIP at several ratios on MNIST (figure 10)",
+      paper_table("snip-sweep-mnist").recipes());
+  add("perturbations", "perturbations", "Perturbed poses of a frozen DR-CapsNet+REM (figure 11)",
+      {"mnist/dr-capsnet-rem", "mnist/dr-capsnet-rem-frozen-decoder"});
+  add("couplings-epochs", "couplings-epochs", "Couplings at epochs 1 and 190 on MNIST (figure 12)",
+      {"mnist/dr-capsnet"});
+  add("couplings", "couplings", "Couplings with and without REM on MNIST (figure 13)",
+      both_arms("mnist/dr-capsnet"));
+  add("sparsity-cifar10", "sparsity", "SNIP at several ratios on CIFAR-10 (figure 14)",
+      paper_table("snip-sweep-cifar10").recipes());
+  for (const char* part : {"dataset", "classes", "samples"})
+    for (const char* dataset : {"fashion-mnist", "cifar10"})
+      add(fmt::format("parse-trees-{}-{}", part, dataset), fmt::format("parse-trees-{}", part),
+          fmt::format("Parse trees of {}: {} (figures 15 to 20)", dataset, part),
+          both_arms(fmt::format("{}/multilayer-dr-capsnet", dataset)));
+  for (const char* view : {"azimuth", "elevation"})
+    add(fmt::format("saliency-{}", view), "saliency-views",
+        fmt::format("Saliency maps on smallNORB, novel {}s (figures 21, 22)", view),
+        both_arms(fmt::format("smallnorb/dr-capsnet-{}", view)));
+  return result;
+}
+
+std::vector<Reproduction> make_reproductions() {
+  std::vector<Reproduction> result;
+  for (const PaperTable& table : paper_tables())
+    result.push_back({table.name, table.title, "", table.recipes()});
+  for (Reproduction& figure : figures()) result.push_back(std::move(figure));
+  return result;
+}
+
+// runs/<data set>/<recipe>/seed-<n>, as `remcaps train` has it.
+fs::path folder_of(const std::string& recipe, int64_t seed, const ReproduceOptions& options) {
+  return options.runs / recipe / fmt::format("seed-{}", seed);
+}
+
+// A recipe that builds on another one's run names that run here.
+std::optional<std::string> starts_from(const std::string& recipe) {
+  if (recipe == "mnist/dr-capsnet-rem-frozen-decoder") return "mnist/dr-capsnet-rem";
+  return std::nullopt;
+}
+
+void train_run(const PlannedRun& run, const ReproduceOptions& options, double minutes) {
+  if (run.state == PlannedRun::State::kInterrupted) {
+    const RunFolder folder = RunFolder::open(run.folder);
+    Recipe recipe = read_run_recipe(folder);
+    if (minutes > 0) recipe.train.minutes = std::max(minutes, recipe.train.minutes);
+    const DataSplits data = load_dataset(recipe.dataset, run_data_root(folder, options.data));
+    Trainer(recipe, data, folder, options.device).run();
+    return;
+  }
+  std::vector<std::string> overrides = options.overrides;
+  overrides.push_back(fmt::format("train.seed={}", run.seed));
+  if (minutes > 0) overrides.push_back(fmt::format("train.minutes={}", minutes));
+  if (const auto base = starts_from(run.recipe))
+    overrides.push_back(
+        fmt::format("train.start_from={}", folder_of(*base, run.seed, options).string()));
+  const Recipe recipe = load_recipe(run.recipe, overrides);
+  const fs::path root = data_root(options.data);
+  const DataSplits data = load_dataset(recipe.dataset, root);
+  start_run(recipe, data, run.folder.parent_path(), root, options.device)->run();
+}
+
+}  // namespace
+
+const std::vector<Reproduction>& reproductions() {
+  static const std::vector<Reproduction> all = make_reproductions();
+  return all;
+}
+
+const Reproduction& reproduction(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Reproduction& each : reproductions()) {
+    if (each.name == name) return each;
+    names.push_back(each.name);
+  }
+  throw UsageError(fmt::format("no table or figure {}{}", name, suggestion(name, names)));
+}
+
+std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
+                                  const ReproduceOptions& options) {
+  std::vector<PlannedRun> plan;
+  for (const std::string& recipe : reproduction.recipes) {
+    for (const int64_t seed : options.seeds) {
+      PlannedRun run{recipe, seed, folder_of(recipe, seed, options), PlannedRun::State::kMissing};
+      if (fs::exists(run.folder / "summary.json"))
+        run.state = PlannedRun::State::kFinished;
+      else if (fs::exists(run.folder / "state.safetensors"))
+        run.state = PlannedRun::State::kInterrupted;
+      plan.push_back(std::move(run));
+    }
+  }
+  return plan;
+}
+
+void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
+                   const std::function<void(const PlannedRun&, const std::string&)>& on_start,
+                   const std::function<void(const PlannedRun&, const std::string&)>& on_failure) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  auto left = std::count_if(plan.begin(), plan.end(), [](const PlannedRun& run) {
+    return run.state != PlannedRun::State::kFinished;
+  });
+  for (PlannedRun& run : plan) {
+    if (run.state == PlannedRun::State::kFinished) continue;
+    double minutes = 0;
+    if (options.budget > 0) {
+      const double used = std::chrono::duration<double>(Clock::now() - begin).count() / 60;
+      // An exhausted budget still gives every run its first moments: a table without holes.
+      minutes = std::max(options.budget - used, 0.01) / static_cast<double>(left);
+    }
+    on_start(run, minutes > 0 ? fmt::format("{:.1f} minutes", minutes) : "no time limit");
+    try {
+      train_run(run, options, minutes);
+      run.state = PlannedRun::State::kFinished;
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      on_failure(run, error.what());
+    }
+    --left;
+  }
+}
+
+}  // namespace remcaps

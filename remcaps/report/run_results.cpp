@@ -1,0 +1,174 @@
+#include "remcaps/report/run_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+RunResult read_result(const fs::path& file) {
+  RunResult result;
+  result.folder = file.parent_path();
+  try {
+    result.summary = json::parse(read_file(file));
+    result.recipe = result.summary.at("recipe");
+    result.seed = result.summary.at("seed");
+  } catch (const json::exception& error) {
+    fail("{}: not a run's summary: {}", file.string(), error.what());
+  }
+  return result;
+}
+
+void add_result(RunResults& results, RunResult result) {
+  std::vector<RunResult>& runs = results[result.recipe];
+  const auto same = std::find_if(runs.begin(), runs.end(),
+                                 [&](const RunResult& run) { return run.seed == result.seed; });
+  if (same == runs.end())
+    runs.push_back(std::move(result));
+  else if (result.summary.value("epochs", 0) > same->summary.value("epochs", 0))
+    *same = std::move(result);
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double deviation(const std::vector<double>& values) {
+  const double centre = mean(values);
+  double sum = 0;
+  for (const double value : values) sum += (value - centre) * (value - centre);
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double test_accuracy(const RunResult& run) {
+  return run.summary.value("accuracy_quantized", run.summary.value("accuracy", 0.0));
+}
+
+// The number of one run, or nothing.
+std::optional<double> number(const RunResult& run, const PaperCell& cell) {
+  const json& split = run.split(cell.split);
+  const auto value = [](const json& from, const char* key, double scale) -> std::optional<double> {
+    if (!from.is_object() || !from.contains(key) || !from.at(key).is_number()) return std::nullopt;
+    return from.at(key).get<double>() * scale;
+  };
+  switch (cell.metric) {
+    case Metric::kAccuracy:
+      return value(split, "accuracy", 100);
+    case Metric::kAccuracyQuantized:
+      return value(split, "accuracy_quantized", 100);
+    case Metric::kEntropy:
+      return value(split, "entropy", 1);
+    case Metric::kSparsity:
+      return value(run.summary, "sparsity", 100);
+    case Metric::kParameters:
+      return value(run.summary, "parameters_nonzero", 1);
+    case Metric::kKeys: {
+      if (!split.is_object() || !split.contains("keys_per_class")) return std::nullopt;
+      const auto keys = split.at("keys_per_class").get<std::vector<double>>();
+      const auto at = static_cast<size_t>(cell.class_index);
+      return at < keys.size() ? std::optional<double>(keys[at]) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+// numpy.std over classes of the seeds' mean entropies: the published ±.
+std::optional<double> over_classes(const std::vector<const RunResult*>& runs,
+                                   const std::string& split) {
+  std::vector<double> sums;
+  for (const RunResult* run : runs) {
+    const json& part = run->split(split);
+    if (!part.contains("entropy_per_class")) return std::nullopt;
+    const auto entropies = part.at("entropy_per_class").get<std::vector<double>>();
+    sums.resize(std::max(sums.size(), entropies.size()), 0.0);
+    for (size_t k = 0; k < entropies.size(); ++k)
+      sums[k] += entropies[k] / static_cast<double>(runs.size());
+  }
+  return sums.empty() ? std::nullopt : std::optional<double>(deviation(sums));
+}
+
+}  // namespace
+
+const json& RunResult::split(const std::string& name) const {
+  static const json kNothing;
+  if (name == "test") return summary;
+  const auto splits = summary.find("splits");
+  if (splits == summary.end()) return kNothing;
+  const auto found = splits->find(name);
+  return found == splits->end() ? kNothing : *found;
+}
+
+RunResults find_results(const std::vector<fs::path>& paths) {
+  RunResults results;
+  for (const fs::path& path : paths) {
+    check(fs::is_directory(path), "{}: no such folder of runs", path.string());
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      if (entry.path().filename() == "summary.json") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files) add_result(results, read_result(file));
+  }
+  for (auto& [recipe, runs] : results)
+    std::sort(runs.begin(), runs.end(),
+              [](const RunResult& a, const RunResult& b) { return a.seed < b.seed; });
+  return results;
+}
+
+const RunResult& best_run(const std::vector<RunResult>& runs) {
+  return *std::max_element(runs.begin(), runs.end(), [](const RunResult& a, const RunResult& b) {
+    return test_accuracy(a) < test_accuracy(b);
+  });
+}
+
+std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell) {
+  const auto found = results.find(cell.recipe);
+  if (found == results.end()) return std::nullopt;
+  std::vector<double> values;
+  std::vector<const RunResult*> used;
+  Aggregate result;
+  for (const RunResult& run : found->second) {
+    const auto value = number(run, cell);
+    if (!value) continue;
+    values.push_back(*value);
+    used.push_back(&run);
+    result.seeds.push_back(run.seed);
+  }
+  if (values.empty()) return std::nullopt;
+  switch (cell.metric) {
+    case Metric::kAccuracy:
+    case Metric::kAccuracyQuantized:
+      result.value = mean(values);
+      result.over_seeds = deviation(values);
+      break;
+    case Metric::kEntropy:
+      result.value = mean(values);
+      result.over_seeds = deviation(values);
+      result.over_classes = over_classes(used, cell.split);
+      break;
+    case Metric::kSparsity:
+    case Metric::kKeys:
+      result.value = median(values);
+      break;
+    case Metric::kParameters:
+      result.value = *number(best_run(found->second), cell);
+      break;
+  }
+  return result;
+}
+
+}  // namespace remcaps

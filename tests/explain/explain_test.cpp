@@ -1,0 +1,132 @@
+#include "remcaps/explain/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/data/image_file.h"
+#include "remcaps/tensors/safetensors.h"
+#include "tests/explain/tiny_run.h"
+
+namespace remcaps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ExplainImage : public ::testing::Test {
+ protected:
+  static torch::Tensor first_image(const LoadedRun& run) {
+    return run.source(run.load_data(""), "test").evaluation_batch(0, 1).images;
+  }
+
+  Explanation explain(const std::string& run_folder, const ExplainOptions& options = {}) {
+    const LoadedRun run = load_run(run_folder, torch::kCPU);
+    return explain_image(run, first_image(run), options, runs_.folder() / "out" / "picture");
+  }
+
+  std::filesystem::path file(const std::string& suffix) const {
+    return runs_.folder() / "out" / ("picture" + suffix);
+  }
+
+  testing::TinyRuns runs_;
+};
+
+TEST_F(ExplainImage, WritesAllTheNetworkCanShow) {
+  const Explanation explanation = explain(runs_.on_grid());
+  EXPECT_GE(explanation.predicted, 0);
+  EXPECT_LT(explanation.predicted, 3);
+  ASSERT_EQ(explanation.files.size(), 4u);
+  for (const auto& written : explanation.files) EXPECT_TRUE(std::filesystem::exists(written));
+  EXPECT_EQ(explanation.files[0], file("-overlay.png"));
+  EXPECT_THAT(read_file(file("-tree.svg")), HasSubstr("</svg>"));
+}
+
+TEST_F(ExplainImage, TheRawMapIsThatOfTheFormula) {
+  const std::string folder = runs_.on_grid();
+  explain(folder, {.saliency = true});
+  const SafetensorsFile saved(file("-saliency.safetensors"));
+  EXPECT_EQ(saved.metadata().at("layer"), "class");
+  const torch::Tensor map = saved.load("map"), cells = saved.load("cells.0");
+  EXPECT_EQ(map.sizes(), (std::vector<int64_t>{18, 18}));
+  EXPECT_GE(map.min().item<float>(), 0);
+
+  // E by hand, from the couplings themselves.
+  const LoadedRun run = load_run(folder, torch::kCPU);
+  ForwardOptions how;
+  how.trace = true;
+  how.quantizers = run.recipe.quantize.quantizers(1);
+  const torch::NoGradGuard no_grad;
+  const Forward forward = run.model->forward(first_image(run), how);
+  const RoutingTrace& trace = forward.routings[0];
+  const int64_t predicted = forward.activations[0].argmax().item<int64_t>();
+  const int64_t height = cells.size(0), width = cells.size(1);
+  for (int64_t m = 0; m < height; ++m)
+    for (int64_t n = 0; n < width; ++n) {
+      double sum = 0;
+      for (int64_t o = 0; o < 4; ++o) {
+        const int64_t i = (o * height + m) * width + n;
+        sum += trace.child_activations[0][i].item<double>() *
+               trace.coupling[0][i][predicted].item<double>();
+      }
+      EXPECT_NEAR(cells[m][n].item<double>(), sum / 4, 1e-6);
+    }
+}
+
+TEST_F(ExplainImage, TheOverlayPictureShowsImageMapAndBoth) {
+  explain(runs_.on_grid(), {.saliency = true});
+  const ImageHeader header = read_image_header(file("-overlay.png"));
+  EXPECT_EQ(header.height, 18 * 13);  // enlarged to at least 224
+  EXPECT_EQ(header.width, 3 * header.height + 2 * 8);
+}
+
+TEST_F(ExplainImage, ANetworkWithoutAGridShowsItsTreeOnly) {
+  const std::string folder = runs_.layered();
+  const Explanation explanation = explain(folder);
+  ASSERT_EQ(explanation.files.size(), 1u);
+  EXPECT_EQ(explanation.files[0], file("-tree.svg"));
+  EXPECT_THAT(read_file(file("-tree.svg")), HasSubstr("a &lt;b&gt; &amp; c"));
+}
+
+TEST_F(ExplainImage, WhatIsAskedForByNameAndMissingIsAnError) {
+  const std::string folder = runs_.layered();
+  const auto message = [&](const ExplainOptions& options) {
+    try {
+      explain(folder, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message({.saliency = true}), HasSubstr("lie on no grid"));
+  EXPECT_THAT(message({.perturbations = true}), HasSubstr("without a decoder"));
+}
+
+TEST_F(ExplainImage, ConvolutionalCapsulesShowTheirOwnGridAndThePrimaryOne) {
+  const std::string folder =
+      runs_.make("conv",
+                 "{name: eff-conv-capsnet, conv_channels: [4, 4], conv_kernels: [3, 3], "
+                 "conv_strides: [1, 1], primary_dim: 2, conv_caps_types: 3, conv_caps_dim: 4, "
+                 "class_dim: 4}");
+  explain(folder, {.saliency = true});
+  const auto cells_of = [&] {
+    return SafetensorsFile(file("-saliency.safetensors")).shape("cells.0");
+  };
+  const std::vector<int64_t> upper = cells_of();
+  explain(folder, {.saliency = true, .layer = "conv_caps"});
+  const std::vector<int64_t> lower = cells_of();
+  EXPECT_GT(upper[0], 1);
+  EXPECT_GT(lower[0], upper[0]) << "the primary grid is the finer one";
+}
+
+TEST_F(ExplainImage, DeepCapsCombinesItsTwoGrids) {
+  const std::string folder =
+      runs_.make("deep", "{name: deepcaps, conv_channels: 4, types: 2, class_dim: 4}",
+                 "quantize: {levels: [0, 11]}");
+  explain(folder, {.saliency = true});
+  const SafetensorsFile saved(file("-saliency.safetensors"));
+  EXPECT_TRUE(saved.contains("cells.1"));
+  EXPECT_EQ(saved.load("map").sizes(), (std::vector<int64_t>{18, 18}));
+}
+
+}  // namespace
+}  // namespace remcaps

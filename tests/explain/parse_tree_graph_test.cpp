@@ -1,0 +1,175 @@
+#include "remcaps/explain/parse_tree_graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/explain/tree_drawing.h"
+#include "tests/explain/traces.h"
+
+namespace remcaps {
+namespace {
+
+using testing::connected;
+using ::testing::ElementsAre;
+using testing::floats;
+using testing::forward_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::small_tree;
+
+std::vector<std::string> edges_of(const ParseTree& tree) {
+  std::vector<std::string> edges;
+  for (const TreeEdge& edge : tree.edges)
+    edges.push_back(fmt::format("{}:{}->{}", edge.layer, edge.from, edge.to));
+  std::sort(edges.begin(), edges.end());
+  return edges;
+}
+
+TEST(ParseTree, KeepsCouplingsAboveTheUniformOneOnThePathsToTheRoot) {
+  const ParseTree tree = parse_tree(capsule_layers(small_tree(), 0), {1});
+  EXPECT_THAT(tree.names, ElementsAre("primary", "hidden", "class"));
+  EXPECT_DOUBLE_EQ(tree.thresholds[1], 1.0 / 3);
+  EXPECT_DOUBLE_EQ(tree.thresholds[2], 1.0 / 2);
+  // Hidden 1's in-couplings (0.1, 0.3) are both below 1/3: it has in-degree 0 and no edges.
+  EXPECT_THAT(edges_of(tree), ElementsAre("0:0->0", "0:1->2", "1:0->1", "1:2->1"));
+  EXPECT_EQ(tree.layers[1][0].in_degree, 1);
+  EXPECT_EQ(tree.layers[1][1].in_degree, 0);
+  EXPECT_EQ(tree.layers[1][2].in_degree, 1);
+  EXPECT_EQ(tree.layers[2][1].in_degree, 2);
+  EXPECT_EQ(tree.nodes_in_tree(), 1 + 2 + 2);
+  EXPECT_FALSE(tree.layers[2][0].in_tree) << "not the predicted class";
+  EXPECT_NEAR(tree.layers[1][2].activation, 0.3, 1e-6);
+}
+
+TEST(ParseTree, TheThresholdIsAnOption) {
+  // Above 0.25: hidden 1 gets in-degree 1 (0.3) and its 0.3 to class 1 counts.
+  const ParseTree loose = parse_tree(capsule_layers(small_tree(), 0), {1}, {.threshold = 0.25});
+  EXPECT_THAT(edges_of(loose),
+              ElementsAre("0:0->0", "0:1->1", "0:1->2", "1:0->1", "1:1->1", "1:2->1"));
+  const ParseTree strict = parse_tree(capsule_layers(small_tree(), 0), {1}, {.threshold = 0.85});
+  EXPECT_THAT(edges_of(strict), ElementsAre());
+  EXPECT_EQ(strict.nodes_in_tree(), 1) << "the root alone: hidden 0 has in-degree 0 (0.8)";
+}
+
+TEST(ParseTree, ACouplingEqualToTheThresholdDoesNotCount) {
+  for (const int64_t classes : {2, 10}) {  // 0.1 is a float above 1/10
+    const Tensor uniform = Quantizer::uniform(11).quantize(
+        torch::full({1, 3, classes}, 1.0 / static_cast<double>(classes)));
+    const Forward forward =
+        forward_of(torch::rand({1, classes}), {connected("class", uniform, torch::ones({1, 3}))});
+    EXPECT_TRUE(parse_tree(capsule_layers(forward, 0), {1}).edges.empty()) << classes;
+  }
+}
+
+TEST(ParseTree, WeakEdgesAreShownOnRequestButLeadNoFurther) {
+  const ParseTree tree =
+      parse_tree(capsule_layers(small_tree(), 0), {1}, {.threshold = {}, .weak_edges = true});
+  // Hidden 1 still has no in-degree; primary 0 -> hidden 2 (0.1) appears; 1 -> 0 is exactly zero.
+  EXPECT_THAT(edges_of(tree), ElementsAre("0:0->0", "0:0->2", "0:1->2", "1:0->1", "1:2->1"));
+}
+
+TEST(ParseTree, EveryEdgeEndsInANodeOfTheTree) {
+  torch::manual_seed(3);
+  const auto random_layer = [](int64_t from, int64_t to) {
+    return torch::rand({1, from, to}).mul(3).softmax(2);
+  };
+  const Forward forward = forward_of(torch::rand({1, 5}),
+                                     {connected("a", random_layer(8, 9), torch::rand({1, 8})),
+                                      connected("b", random_layer(9, 7), torch::rand({1, 9})),
+                                      connected("class", random_layer(7, 5), torch::rand({1, 7}))});
+  const ParseTree tree = parse_tree(capsule_layers(forward, 0), {2});
+  ASSERT_FALSE(tree.edges.empty());
+  for (const TreeEdge& edge : tree.edges) {
+    const size_t layer = static_cast<size_t>(edge.layer);
+    EXPECT_TRUE(tree.layers[layer + 1][static_cast<size_t>(edge.to)].in_tree);
+    EXPECT_TRUE(tree.layers[layer][static_cast<size_t>(edge.from)].in_tree);
+    EXPECT_GT(edge.coupling, tree.thresholds[layer + 1]);
+    if (edge.layer > 0) {
+      EXPECT_GE(tree.layers[layer][static_cast<size_t>(edge.from)].in_degree, 1);
+    }
+  }
+}
+
+TEST(ParseTree, BeginsWhereTheFullyConnectedLayersDo) {
+  Forward forward = small_tree();
+  RoutingTrace conv = connected("conv", torch::ones({1, 2, 2, 1}), torch::ones({1, 3}));
+  conv.windows = torch::zeros({2, 2}, torch::kLong);
+  forward.routings.insert(forward.routings.begin(), conv);
+  EXPECT_EQ(first_tree_layer(forward.routings), 1u);
+  EXPECT_EQ(capsule_layers(forward, 0).names.front(), "conv");
+  EXPECT_THROW(first_tree_layer({conv}), Error);
+}
+
+TEST(ParseTree, RefusesARootThatIsNoClass) {
+  EXPECT_THROW(parse_tree(capsule_layers(small_tree(), 0), {2}), Error);
+}
+
+// Four images of a two-class network with three primary capsules.
+Forward four_images() {
+  const Tensor first = torch::rand({4, 3, 1});
+  return forward_of(floats({0.9, 0.1, 0.2, 0.8, 0.7, 0.1, 0.3, 0.6}, {4, 2}),
+                    {connected("class", torch::cat({first, 1 - first}, 2), torch::rand({4, 3}))});
+}
+
+TEST(TreeAverage, IsTheMeanOverTheImagesOfAPredictedClassAndOverAll) {
+  torch::manual_seed(5);
+  const Forward forward = four_images();
+  const Tensor coupling = forward.routings[0].coupling.to(torch::kDouble);
+  TreeAverage average;
+  average.add(forward);
+  EXPECT_EQ(average.images(), 4);
+  EXPECT_THAT(average.images_per_class(), ElementsAre(2, 2));
+  EXPECT_TRUE(torch::allclose(average.of_class(0).couplings[0], (coupling[0] + coupling[2]) / 2));
+  EXPECT_TRUE(torch::allclose(average.of_class(1).couplings[0], (coupling[1] + coupling[3]) / 2));
+  EXPECT_TRUE(torch::allclose(average.of_all().couplings[0], coupling.mean(0)));
+  EXPECT_TRUE(torch::allclose(average.of_all().activations[1],
+                              forward.activations.to(torch::kDouble).mean(0)));
+  EXPECT_NEAR(average.of_class(0).activations[1][0].item<double>(), 0.8, 1e-6);
+}
+
+TEST(TreeAverage, DoesNotDependOnHowImagesAreBatched) {
+  torch::manual_seed(6);
+  const Forward forward = four_images();
+  TreeAverage whole, parts;
+  whole.add(forward);
+  for (int64_t b = 0; b < 4; ++b) {
+    const RoutingTrace& trace = forward.routings[0];
+    parts.add(forward_of(forward.activations.slice(0, b, b + 1),
+                         {connected("class", trace.coupling.slice(0, b, b + 1),
+                                    trace.child_activations.slice(0, b, b + 1))}));
+  }
+  EXPECT_TRUE(torch::allclose(whole.of_class(1).couplings[0], parts.of_class(1).couplings[0]));
+}
+
+TEST(TreeAverage, HasNoMeanOfNoImages) {
+  TreeAverage average;
+  EXPECT_THROW(average.of_all(), Error);
+  average.add(small_tree());
+  EXPECT_THROW(average.of_class(0), Error);
+  EXPECT_NO_THROW(average.of_class(1));
+}
+
+TEST(TreeDrawing, ShowsEveryNodeAndEdgeWithItsNumbers) {
+  const ParseTree tree = parse_tree(capsule_layers(small_tree(), 0), {1});
+  const std::string svg =
+      draw_tree(tree, {.title = "A <b> & c", .class_names = {"cat", "dog"}}).str("tree");
+  EXPECT_THAT(svg, HasSubstr("A &lt;b&gt; &amp; c"));
+  EXPECT_THAT(svg, HasSubstr("dog: activation 0.900, in-degree 2"));
+  EXPECT_THAT(svg, HasSubstr("primary 0 \u2192 hidden 0: coupling 0.800"));
+  EXPECT_THAT(svg, Not(HasSubstr("hidden 1 \u2192")));
+  size_t circles = 0;
+  for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1))
+    ++circles;
+  EXPECT_EQ(circles, 7u);
+}
+
+TEST(TreeDrawing, RefusesLayersTooWideToRead) {
+  const int64_t many = kMostNodesPerLayer + 1;
+  const Forward wide = forward_of(
+      torch::rand({1, 2}), {connected("class", torch::rand({1, many, 2}), torch::rand({1, many}))});
+  EXPECT_THROW(draw_tree(parse_tree(capsule_layers(wide, 0), {0}), {}), Error);
+}
+
+}  // namespace
+}  // namespace remcaps

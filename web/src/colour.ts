@@ -1,0 +1,43 @@
+// Colours: one per run, and perceptually uniform maps for numbers.
+
+import { interpolateMagma, interpolateViridis, rgb } from "d3";
+
+const RUN_COLOURS = ["#4269d0", "#e07b39", "#3ca951", "#a463f2", "#9c6b4e", "#d6538f", "#2fa4a0"];
+
+export const runColour = (run: number): string => RUN_COLOURS[run % RUN_COLOURS.length];
+
+/** 256 colours as RGB triples. */
+function table(interpolate: (t: number) => string): Uint8ClampedArray {
+  const colours = new Uint8ClampedArray(3 * 256);
+  for (let i = 0; i < 256; i++) {
+    const { r, g, b } = rgb(interpolate(i / 255));
+    colours.set([r, g, b], 3 * i);
+  }
+  return colours;
+}
+
+export const MAGMA = table(interpolateMagma);
+
+const darkGround = matchMedia("(prefers-color-scheme: dark)");
+
+export const isDark = (): boolean => darkGround.matches;
+
+export const onThemeChange = (listener: () => void): void =>
+  darkGround.addEventListener("change", listener);
+
+/**
+ * Couplings and activations, 0..1: the larger, the further from the ground's own lightness. By the
+ * square root, since most couplings are small.
+ */
+export function strengthColour(value: number): string {
+  const place = Math.sqrt(Math.min(1, Math.max(0, value)));
+  return interpolateViridis(isDark() ? place : 1 - place);
+}
+
+export const saliencyColour = interpolateMagma;
+
+/** A colour bar for 0..1, as CSS. */
+export function gradient(colour: (value: number) => string): string {
+  const stops = Array.from({ length: 17 }, (_, k) => colour(k / 16));
+  return `linear-gradient(to right, ${stops.join(", ")})`;
+}

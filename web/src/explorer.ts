@@ -1,0 +1,235 @@
+// Pick an image; see what each run makes of it; move K and the threshold and watch its tree.
+
+import { onThemeChange } from "./colour";
+import type { DatasetData, RunData } from "./data";
+import { loadDataset, loadRun } from "./data";
+import { h, select } from "./dom";
+import { panel } from "./panel";
+import { Picker } from "./picker";
+import type { Report } from "./schema";
+import type { Outcome, Scope, State, Store } from "./state";
+
+const MOST_LEVELS = 32; // the slider's last step, one further, is "off"
+
+interface Shown {
+  dataset: DatasetData;
+  runs: { data: RunData; place: number }[];
+}
+
+function levelsControl(report: Report, store: Store): HTMLElement {
+  const slider = h("input", {
+    type: "range",
+    min: 2,
+    max: MOST_LEVELS + 1,
+    step: 1,
+    id: "levels",
+    oninput: () => {
+      const value = Number(slider.value);
+      store.set({ levels: value > MOST_LEVELS ? "off" : value });
+    },
+  });
+  const output = h("output", { for: "levels" });
+  const reset = h(
+    "button",
+    { type: "button", class: "quiet", onclick: () => store.set({ levels: "run" }) },
+    "as measured",
+  );
+  store.on(["levels", "runA"], ({ levels, runA }) => {
+    const layers = report.runs[runA].layers;
+    const measured = layers[layers.length - 1].levels;
+    const shown = levels === "run" ? measured : levels;
+    slider.value = String(shown === "off" ? MOST_LEVELS + 1 : Math.min(MOST_LEVELS, shown));
+    output.textContent = shown === "off" ? "off" : `K = ${shown}`;
+    slider.setAttribute("aria-valuetext", output.textContent);
+    reset.setAttribute("aria-pressed", String(levels === "run"));
+  });
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: "levels" }, "Levels of the quantizer"),
+    h("div", { class: "slider" }, slider, output, reset),
+  );
+}
+
+function thresholdControl(report: Report, store: Store): HTMLElement {
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    max: 1,
+    step: 0.01,
+    id: "threshold",
+    oninput: () => store.set({ threshold: Number(slider.value) }),
+  });
+  const output = h("output", { for: "threshold" });
+  const reset = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      title: "1 / number of parent capsules, as in the paper",
+      onclick: () => store.set({ threshold: "adaptive" }),
+    },
+    "adaptive",
+  );
+  store.on(["threshold", "runA"], ({ threshold, runA }) => {
+    const layers = report.runs[runA].layers;
+    const shown = threshold === "adaptive" ? 1 / layers[layers.length - 1].parents : threshold;
+    slider.value = String(shown);
+    output.textContent = `> ${shown.toFixed(2)}`;
+    slider.setAttribute("aria-valuetext", `above ${shown.toFixed(2)}`);
+    reset.setAttribute("aria-pressed", String(threshold === "adaptive"));
+  });
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: "threshold" }, "Threshold of a connection"),
+    h("div", { class: "slider" }, slider, output, reset),
+  );
+}
+
+function opacityControl(store: Store): HTMLElement {
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    max: 1,
+    step: 0.05,
+    id: "opacity",
+    value: store.get().opacity,
+    oninput: () => store.set({ opacity: Number(slider.value) }),
+  });
+  return h(
+    "div",
+    { class: "field narrow" },
+    h("label", { for: "opacity" }, "Overlay"),
+    h("div", { class: "slider" }, slider),
+  );
+}
+
+/** Selects whose choices depend on the runs: made anew when those change. */
+function runControls(
+  state: State,
+  report: Report,
+  store: Store,
+): { tree: HTMLElement[]; filters: HTMLElement[] } {
+  const { classes } = report.datasets[report.runs[state.runA].dataset];
+  const byName: [string, string][] = classes.map((name, c) => [String(c), name]);
+  const outcomes: [string, string][] = [
+    ["any", "any"],
+    ["right", "right"],
+    ["wrong", "wrong"],
+  ];
+  if (state.runB !== null) outcomes.push(["differ", "runs differ"]);
+  const number = (value: string) => (value === "" ? null : Number(value));
+  return {
+    tree: [
+      select(
+        "Show",
+        [
+          ["image", "this image"],
+          ["class", "mean of its class"],
+          ["all", "mean of all"],
+        ],
+        state.scope,
+        (value) => store.set({ scope: value as Scope }),
+      ),
+      select(
+        "Follow from",
+        [["predicted", "the predicted class"], ...byName],
+        String(state.target),
+        (value) => store.set({ target: value === "predicted" ? value : Number(value) }),
+      ),
+    ],
+    filters: [
+      select("True class", [["", "all"], ...byName], String(state.onlyClass ?? ""), (value) =>
+        store.set({ onlyClass: number(value) }),
+      ),
+      select("Prediction", outcomes, state.outcome, (value) =>
+        store.set({ outcome: value as Outcome }),
+      ),
+    ],
+  };
+}
+
+export function explorerSection(report: Report, store: Store): HTMLElement {
+  const picker = new Picker(store);
+  const treeSelects = h("div", { class: "selects" });
+  const filterSelects = h("div", { class: "selects" });
+  const panels = h("div", { class: "columns" });
+  const chosen = h("p", { class: "chosen", "aria-live": "polite" });
+  let shown: Shown | null = null;
+  let turn = 0;
+
+  const drawPanels = () => {
+    if (!shown) return;
+    const { dataset, runs } = shown;
+    const { sample } = store.get();
+    const { indices, labels, classes } = dataset.info;
+    chosen.textContent = `Image ${indices[sample]} of ${dataset.info.name}'s ${dataset.info.split} set: ${classes[labels[sample]]}`;
+    panels.replaceChildren(...runs.map(({ data, place }) => panel(data, place, dataset, store)));
+  };
+  const fillPicker = () =>
+    shown &&
+    picker.fill(
+      shown.dataset,
+      shown.runs.map(({ data }) => data),
+    );
+
+  store.on(["runA", "runB"], async (state) => {
+    const mine = ++turn;
+    const places = [state.runA, state.runB].filter((place) => place !== null);
+    const dataset = await loadDataset(report.datasets[report.runs[state.runA].dataset]);
+    const runs = await Promise.all(
+      places.map(async (place) => ({ place, data: await loadRun(report.runs[place]) })),
+    );
+    if (mine !== turn) return;
+    shown = { dataset, runs };
+    fillPicker();
+    drawPanels();
+  });
+  store.on(["runA", "runB", "scope", "target", "outcome", "onlyClass"], (state) => {
+    const { tree, filters } = runControls(state, report, store);
+    keepFocus(treeSelects, tree);
+    keepFocus(filterSelects, filters);
+  });
+  store.on(["onlyClass", "outcome"], fillPicker);
+  store.on(["sample"], () => picker.mark());
+  store.on(["sample", "scope", "target", "levels", "threshold", "opacity"], drawPanels);
+  onThemeChange(drawPanels);
+
+  return h(
+    "section",
+    { id: "explorer", tabindex: -1 },
+    h("h2", {}, "Explorer"),
+    h(
+      "p",
+      { class: "lead" },
+      "Pick an image (arrow keys walk through them) and see what the network looked at and which parts it assembled. Fewer levels or a higher threshold leave fewer connections.",
+    ),
+    h(
+      "div",
+      { class: "explore" },
+      h("aside", { "aria-label": "Choice of an image" }, filterSelects, picker.element),
+      h(
+        "div",
+        { class: "stage" },
+        h(
+          "div",
+          { class: "controls" },
+          levelsControl(report, store),
+          thresholdControl(report, store),
+          treeSelects,
+          opacityControl(store),
+        ),
+        chosen,
+        panels,
+      ),
+    ),
+  );
+}
+
+/** Replaces a box's fields; the one that has the focus keeps it. */
+function keepFocus(box: HTMLElement, fields: HTMLElement[]): void {
+  const at = [...box.children].findIndex((field) => field.contains(document.activeElement));
+  box.replaceChildren(...fields);
+  if (at >= 0) fields[at]?.querySelector("select")?.focus();
+}

@@ -1,0 +1,56 @@
+// Images and saliency maps on canvases.
+
+import { extent } from "d3";
+import { MAGMA } from "./colour";
+import type { Images } from "./data";
+import { h } from "./dom";
+import type { SaliencyMap } from "./tree";
+
+/** One image at its own resolution; CSS enlarges it without smoothing. */
+export function imageCanvas(images: Images, place: number, label: string): HTMLCanvasElement {
+  const canvas = h("canvas", {
+    width: images.width,
+    height: images.height,
+    role: "img",
+    "aria-label": label,
+    class: "pixels",
+  });
+  canvas.getContext("2d")!.putImageData(images.rgba(place), 0, 0);
+  return canvas;
+}
+
+/** A map must vary by this share of its maximum to be seen: noise on a flat one is not blown up. */
+const FLAT = 0.02;
+
+export const rangeOf = (map: SaliencyMap): [number, number] =>
+  extent(map.values) as [number, number];
+
+/** The image in grey under the map in colour; with opacity 1 the map alone. */
+export function saliencyCanvas(
+  images: Images,
+  place: number,
+  map: SaliencyMap,
+  opacity: number,
+  label: string,
+): HTMLCanvasElement {
+  const pixels = images.rgba(place);
+  const { data } = pixels;
+  const [low, high] = rangeOf(map);
+  const scale = 255 / Math.max(high - low, FLAT * high, 1e-12);
+  for (let p = 0; p < map.values.length; p++) {
+    const grey = 0.299 * data[4 * p] + 0.587 * data[4 * p + 1] + 0.114 * data[4 * p + 2];
+    const level = Math.round(scale * (map.values[p] - low));
+    for (let c = 0; c < 3; c++) {
+      data[4 * p + c] = (1 - opacity) * grey + opacity * MAGMA[3 * level + c];
+    }
+  }
+  const canvas = h("canvas", {
+    width: map.width,
+    height: map.height,
+    role: "img",
+    "aria-label": label,
+    class: "pixels",
+  });
+  canvas.getContext("2d")!.putImageData(pixels, 0, 0);
+  return canvas;
+}

@@ -1,0 +1,289 @@
+// One run's view of the chosen image (or of a mean over images): prediction, saliency, parse tree.
+
+import * as Plot from "@observablehq/plot";
+import { gradient, runColour, saliencyColour, strengthColour } from "./colour";
+import type { DatasetData, Images, RunData } from "./data";
+import { h, percent, plural } from "./dom";
+import { imageCanvas, rangeOf, saliencyCanvas } from "./images";
+import { levelsFor } from "./quantize";
+import type { State, Store } from "./state";
+import { runLabel } from "./summary";
+import type { SaliencyMap, Tree } from "./tree";
+import { classTrees, enlarge, hasPlace, saliencyOf, treeOf } from "./tree";
+import { treePicture } from "./treeview";
+
+const SIBLINGS = 14;
+
+/** The class whose capsule the tree is followed from. */
+function targetOf(run: RunData, state: State): number {
+  const predicted = run.predicted[state.sample];
+  if (state.target === "predicted") return predicted;
+  // Only the predicted class's couplings may be in the page; a mean over a class needs no others.
+  const stored = run.layers[run.layers.length - 1].columns === "all" || state.scope !== "image";
+  return stored ? state.target : predicted;
+}
+
+function samplesOf(run: RunData, state: State, target: number): number[] {
+  if (state.scope === "image") return [state.sample];
+  return run.predicted.flatMap((predicted, sample) =>
+    state.scope === "all" || predicted === target ? [sample] : [],
+  );
+}
+
+function mapOf(run: RunData, tree: Tree, samples: number[], images: Images): SaliencyMap | null {
+  const own = saliencyOf(tree, images.height, images.width);
+  if (own || !run.saliency) return own;
+  const { maps, max, height, width } = run.saliency;
+  const sum = new Float32Array(height * width);
+  for (const sample of samples) {
+    for (let p = 0; p < sum.length; p++) {
+      sum[p] += ((maps[sample * sum.length + p] / 255) * max[sample]) / samples.length;
+    }
+  }
+  const values = enlarge(sum, height, width, images.height, images.width);
+  return { values, height: images.height, width: images.width };
+}
+
+function figure(canvas: HTMLCanvasElement, caption: string): HTMLElement {
+  return h("figure", { class: "view" }, canvas, h("figcaption", {}, caption));
+}
+
+function views(
+  run: RunData,
+  dataset: DatasetData,
+  state: State,
+  tree: Tree,
+  samples: number[],
+): HTMLElement {
+  const single = samples.length === 1;
+  const images = single ? dataset.images : dataset.images.mean(samples);
+  const place = single ? samples[0] : 0;
+  const row = h("div", { class: "views" });
+  row.append(figure(imageCanvas(images, place, "The image"), single ? "image" : "mean image"));
+  const map = mapOf(run, tree, samples, images);
+  if (!map) {
+    row.append(
+      h(
+        "p",
+        { class: "empty" },
+        "The capsules of this network have no place in the image, so there is no saliency map. Its parse tree stands below.",
+      ),
+    );
+    return row;
+  }
+  const label = `Saliency map of ${run.info.name}`;
+  row.append(
+    figure(saliencyCanvas(images, place, map, state.opacity, label), "saliency over it"),
+    figure(
+      saliencyCanvas(images, place, map, 1, `${label}, the map alone`),
+      `map, ${rangeOf(map)
+        .map((value) => value.toPrecision(2))
+        .join(" to ")}`,
+    ),
+  );
+  return row;
+}
+
+function prediction(
+  run: RunData,
+  dataset: DatasetData,
+  state: State,
+  tree: Tree,
+  place: number,
+): HTMLElement {
+  const { classes, labels } = dataset.info;
+  const bars = Array.from(tree.classes, (activation, c) => ({ name: classes[c], activation, c }))
+    .sort((a, b) => b.activation - a.activation)
+    .slice(0, 4);
+  const truth = labels[state.sample];
+  const box = h("div", { class: "prediction" });
+  if (state.scope === "image") {
+    const plain = bars[0].c;
+    const quantized = run.predicted[state.sample];
+    const right = plain === truth;
+    box.append(
+      h(
+        "p",
+        {},
+        h(
+          "span",
+          { class: right ? "verdict right" : "verdict wrong" },
+          right ? "✓ " : "✗ ",
+          classes[plain],
+        ),
+        right ? "" : `, is ${classes[truth]}`,
+        quantized === plain ? "" : `; with quantized couplings ${classes[quantized]}`,
+      ),
+    );
+  }
+  const longest = Math.max(...bars.map((bar) => bar.name.length));
+  box.append(
+    Plot.plot({
+      width: 300,
+      height: 24 * bars.length + 4,
+      marginLeft: Math.min(130, 12 + 6.6 * longest),
+      marginRight: 36,
+      marginTop: 2,
+      marginBottom: 2,
+      ariaLabel: "Activations of the class capsules",
+      style: { fontSize: "12px", background: "transparent" },
+      x: { domain: [0, 1], axis: null },
+      y: { domain: bars.map((bar) => bar.name), label: null, tickSize: 0 },
+      marks: [
+        Plot.barX(bars, {
+          x: 1,
+          y: "name",
+          fill: "currentColor",
+          fillOpacity: 0.07,
+          insetTop: 3,
+          insetBottom: 3,
+        }),
+        Plot.barX(bars, {
+          x: "activation",
+          y: "name",
+          fill: runColour(place),
+          insetTop: 3,
+          insetBottom: 3,
+        }),
+        Plot.text(bars, {
+          x: 1,
+          y: "name",
+          dx: 4,
+          textAnchor: "start",
+          text: (bar: { activation: number }) => bar.activation.toFixed(2),
+        }),
+      ],
+    }),
+  );
+  return box;
+}
+
+/** Which of the sampled images have the same tree under the chosen K. */
+function siblings(
+  run: RunData,
+  dataset: DatasetData,
+  state: State,
+  target: number,
+  store: Store,
+): HTMLElement {
+  const trees = classTrees(run, target, state.levels);
+  const name = dataset.info.classes[target];
+  const box = h("div", { class: "siblings" });
+  const last = run.layers[run.layers.length - 1].info;
+  const count = levelsFor(last, state.levels);
+  const under = count === 0 ? "Without quantization" : `With K = ${count}`;
+  box.append(
+    h(
+      "p",
+      {},
+      `${under}, the ${plural(trees.samples.length, "sampled image")} predicted as ${name} have `,
+      h("strong", {}, plural(trees.trees, "tree")),
+      ` (${trees.entropy.toFixed(2)} bits).`,
+    ),
+  );
+  if (state.scope !== "image") return box;
+  const group = (trees.groupOf.get(state.sample) ?? []).filter((sample) => sample !== state.sample);
+  box.append(
+    h(
+      "p",
+      {},
+      group.length === 0
+        ? "No other one shares this image's tree."
+        : `${plural(group.length, "other image")} ${group.length === 1 ? "shares" : "share"} this image's tree (${percent((group.length + 1) / trees.samples.length, 0)} of the class):`,
+    ),
+    h(
+      "div",
+      { class: "thumbs" },
+      ...group.slice(0, SIBLINGS).map((sample) => {
+        const label = `Image ${dataset.info.indices[sample]}`;
+        return h(
+          "button",
+          {
+            type: "button",
+            class: "thumb",
+            title: label,
+            "aria-label": label,
+            onclick: () => store.set({ sample }),
+          },
+          imageCanvas(dataset.images, sample, ""),
+        );
+      }),
+    ),
+  );
+  return box;
+}
+
+const legend = (
+  name: string,
+  colour: (value: number) => string,
+  ends: [string, string],
+): HTMLElement =>
+  h(
+    "span",
+    { class: "legend" },
+    name,
+    " ",
+    ends[0],
+    h("span", { class: "bar", style: `background:${gradient(colour)}`, "aria-hidden": "true" }),
+    ends[1],
+  );
+
+export function panel(
+  run: RunData,
+  place: number,
+  dataset: DatasetData,
+  store: Store,
+): HTMLElement {
+  const state = store.get();
+  const target = targetOf(run, state);
+  const samples = samplesOf(run, state, target);
+  const tree = treeOf(run, samples, target, state.levels);
+  const { classes } = dataset.info;
+  const placed = run.saliency !== null || tree.levels.some((level) => hasPlace(level.layer.info));
+  const scope =
+    state.scope === "image"
+      ? null
+      : h(
+          "p",
+          { class: "note" },
+          samples.length === 0
+            ? `No sampled image is predicted as ${classes[target]}.`
+            : `Mean over the ${plural(samples.length, "sampled image")}${state.scope === "class" ? ` predicted as ${classes[target]}` : ""}.`,
+        );
+  const notStored =
+    typeof state.target === "number" && state.target !== target
+      ? h(
+          "p",
+          { class: "note" },
+          `Only the couplings to the predicted class are kept in this report: the tree of ${classes[target]} is shown.`,
+        )
+      : null;
+  const box = h(
+    "article",
+    { class: "panel", "data-run": run.info.name },
+    h("h3", {}, runLabel(run.info, place)),
+  );
+  if (scope) box.append(scope);
+  if (samples.length === 0) return box;
+  box.append(
+    h(
+      "div",
+      { class: "see" },
+      views(run, dataset, state, tree, samples),
+      prediction(run, dataset, state, tree, place),
+    ),
+    h("h4", {}, "Parse tree"),
+  );
+  if (notStored) box.append(notStored);
+  box.append(
+    treePicture(tree, state.threshold, classes),
+    h(
+      "p",
+      { class: "legends" },
+      legend("coupling, activation", strengthColour, ["0", "1"]),
+      placed ? legend("saliency", saliencyColour, ["least", "most"]) : null,
+    ),
+  );
+  if (tree.levels.length > 0) box.append(siblings(run, dataset, state, target, store));
+  return box;
+}

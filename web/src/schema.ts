@@ -1,0 +1,142 @@
+// The data a report carries, as `remcaps report` writes it (remcaps/report/html_report.cpp).
+//
+// Numbers that a person may want to read stand in the JSON; bytes stand in blobs, each a
+// <script type="application/octet-stream" id="blob-N"> that holds base64 of zlib-compressed bytes.
+
+export const SCHEMA_VERSION = 1;
+
+/** Bytes of a row-major array, `shape[0]` slowest; uint16 is little-endian. */
+export interface Blob {
+  blob: number;
+  type: "uint8" | "uint16";
+  shape: number[];
+}
+
+export interface Report {
+  version: number;
+  generator: string; // "remcaps 0.1.0"
+  title: string;
+  datasets: Dataset[];
+  runs: Run[];
+}
+
+/** Images that runs share: two runs with the same data set can be compared image by image. */
+export interface Dataset {
+  name: string;
+  split: string;
+  samples: number; // images the statistics are over
+  classes: string[];
+  /** The explorer's images: places in the split, true classes, and pixels [S, C, H, W]. */
+  indices: number[];
+  labels: number[];
+  images: Blob;
+  /** Further images that dictionaries show, [G, C, H, W]. */
+  gallery: Blob;
+}
+
+export interface Run {
+  name: string; // short, unique in the report: "dr-capsnet-rem, seed 42"
+  recipe: string;
+  folder: string;
+  model: string;
+  dataset: number; // place in Report.datasets
+  seed: number;
+  checkpoint: string; // "best" or "last"
+  epoch: number; // of the checkpoint, from 0
+  pruning: string; // the strategy's name, "none" where nothing is pruned
+
+  accuracy: number; // 0..1, all images, couplings as they are
+  accuracy_quantized: number;
+  loss: number;
+  entropy: number; // bits, mean over classes
+  entropy_std: number; // over classes
+  entropy_per_class: number[];
+  keys_per_class: number[];
+  median_keys: number;
+  samples_per_class: number[]; // by predicted class
+  parameters: number;
+  parameters_nonzero: number;
+  sparsity: number; // 0..1, published definition
+  confusion: number[][]; // [true][predicted], couplings as they are
+
+  /** What the paper reports for this network, data set and arm. */
+  paper: PaperNumbers | null;
+  metrics: Metrics;
+  /** The most frequent trees of each class, most frequent first. */
+  dictionary: Tree[][];
+  /** Unquantized couplings to the predicted class over all images: counts[class][bin], equal bins of [0, 1]. */
+  histogram: number[][];
+  layers: Layer[];
+  explorer: Explorer;
+}
+
+export interface PaperNumbers {
+  arm: string; // "Vanilla", "Q" or "REM"
+  source: string; // "table 1"
+  accuracy?: [number, number | null]; // percent, +- over seeds
+  accuracy_quantized?: [number, number | null];
+  entropy?: [number, number | null];
+  sparsity?: number; // percent
+}
+
+/** metrics.csv, column by column; null where an epoch did not measure. */
+export interface Metrics {
+  columns: Record<string, (number | null)[]>;
+}
+
+export interface Tree {
+  count: number;
+  mean: number; // place of the group's mean image in Dataset.gallery
+  images: number[]; // places in Dataset.gallery
+}
+
+/** A routing layer. */
+export interface Layer {
+  name: string;
+  children: number;
+  parents: number;
+  /** K and form it was measured with; 0: not quantized. */
+  levels: number;
+  form: "uniform" | "bins";
+  entropy: number | null;
+  /** Maps the children lie on; the index of (type, y, x) is offset + type * st + y * sy + x * sx. */
+  grids: Grid[];
+}
+
+export interface Grid {
+  offset: number;
+  types: number;
+  height: number;
+  width: number;
+  stride_type: number;
+  stride_y: number;
+  stride_x: number;
+}
+
+export interface Explorer {
+  /** ||v_j|| * 65535 of each image, [S, J], couplings as they are. */
+  activations: Blob;
+  /** Predicted class with quantized couplings, of each image. */
+  predicted: number[];
+  /** One per routing layer. */
+  layers: ExplorerLayer[];
+  /**
+   * Where the couplings above give no saliency map but the network has one: maps made by the
+   * program for the predicted class, [S, H, W], each scaled to its own maximum.
+   */
+  saliency: Blob | null;
+  saliency_max: number[];
+}
+
+export interface ExplorerLayer {
+  /**
+   * Couplings as codes: [S, I, J] ("all"), or [S, I] of the predicted class ("predicted"); "none"
+   * where they would be too large. A code stands for decode[code]; codes never straddle a level of
+   * the K the run was measured with, so that K is exact and every other K is close.
+   */
+  columns: "all" | "predicted" | "none";
+  couplings: Blob | null;
+  decode: number[];
+  /** ||u_i|| * 255, [S, I]; null where couplings are. */
+  activations: Blob | null;
+}

@@ -1,0 +1,61 @@
+// What the reader has chosen, and who wants to know.
+
+import type { Levels } from "./quantize";
+import type { Threshold } from "./tree";
+
+export type Scope = "image" | "class" | "all";
+export type Outcome = "any" | "right" | "wrong" | "differ";
+
+export interface State {
+  runA: number;
+  runB: number | null;
+  /** Dictionaries: the class that is shown. */
+  dictionaryClass: number;
+  /** Explorer. */
+  sample: number;
+  scope: Scope;
+  target: number | "predicted";
+  levels: Levels;
+  threshold: Threshold;
+  opacity: number;
+  onlyClass: number | null;
+  outcome: Outcome;
+}
+
+type Listener = (state: Readonly<State>, changed: ReadonlySet<keyof State>) => void;
+
+/** Changes of one frame are told together. */
+export class Store {
+  private listeners: Listener[] = [];
+  private changed = new Set<keyof State>();
+
+  constructor(private state: State) {}
+
+  get(): Readonly<State> {
+    return this.state;
+  }
+
+  set(change: Partial<State>): void {
+    for (const key of Object.keys(change) as (keyof State)[]) {
+      if (change[key] === this.state[key]) continue;
+      if (this.changed.size === 0) requestAnimationFrame(() => this.tell());
+      this.changed.add(key);
+    }
+    this.state = { ...this.state, ...change };
+  }
+
+  /** Calls back now and whenever one of `keys` changes. */
+  on(keys: (keyof State)[], listener: Listener): void {
+    const wanted = new Set(keys);
+    this.listeners.push((state, changed) => {
+      if ([...changed].some((key) => wanted.has(key))) listener(state, changed);
+    });
+    listener(this.state, wanted);
+  }
+
+  private tell(): void {
+    const changed = this.changed;
+    this.changed = new Set();
+    for (const listener of this.listeners) listener(this.state, changed);
+  }
+}

@@ -1,0 +1,234 @@
+// A parse tree as a picture: rows of nodes for small layers, maps of cells for large ones.
+
+import { scaleSqrt } from "d3";
+import { isDark, strengthColour } from "./colour";
+import { commas, h } from "./dom";
+import type { Grid } from "./schema";
+import type { Backtrack, Threshold, Tree, TreeLevel } from "./tree";
+import { backtrack, forEachCell, hasPlace, thresholdOf } from "./tree";
+
+const MOST_NODES = 64;
+const SVG = "http://www.w3.org/2000/svg";
+
+function svg(tag: string, attributes: Record<string, string | number>, text?: string): SVGElement {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+interface Row {
+  name: string;
+  activations: Float32Array;
+  reached: Set<number>;
+}
+
+/** Rows of the node picture, class capsules first. */
+function rowsOf(tree: Tree, track: Backtrack, levels: TreeLevel[]): Row[] {
+  const rows: Row[] = [
+    { name: "classes", activations: tree.classes, reached: new Set([tree.target]) },
+  ];
+  for (let l = tree.levels.length - 1; l >= tree.levels.length - levels.length; l--) {
+    rows.push({
+      name: l === 0 ? "primary" : tree.levels[l - 1].layer.info.name,
+      activations: tree.levels[l].activations,
+      reached: track.reached[l],
+    });
+  }
+  return rows;
+}
+
+function nodePicture(
+  tree: Tree,
+  track: Backtrack,
+  levels: TreeLevel[],
+  classes: string[],
+): Element {
+  const rows = rowsOf(tree, track, levels);
+  const width = 560;
+  const rowHeight = rows.length > 3 ? 84 : 120;
+  const [top, left, right] = [46, 70, 14];
+  const height = top + rowHeight * (rows.length - 1) + 30;
+  const picture = svg("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    class: "tree",
+    role: "img",
+    "aria-label": describe(tree, track, classes),
+  });
+  const radius = Math.min(
+    10,
+    (0.4 * (width - left - right)) / Math.max(...rows.map((row) => row.activations.length)),
+  );
+  const place = (row: number, node: number): [number, number] => {
+    const count = rows[row].activations.length;
+    return [left + ((node + 0.5) * (width - left - right)) / count, top + row * rowHeight];
+  };
+
+  const thickness = scaleSqrt([0, 1], [0.4, 5]);
+  for (let row = 1; row < rows.length; row++) {
+    // Weak edges first, so that strong ones lie on top.
+    const edges = [...track.edges[tree.levels.length - row]].sort(
+      (a, b) => a.coupling - b.coupling,
+    );
+    for (const edge of edges) {
+      const [x1, y1] = place(row, edge.child);
+      const [x2, y2] = place(row - 1, edge.parent);
+      const middle = (y1 + y2) / 2;
+      const line = svg("path", {
+        d: `M${x1},${y1} C${x1},${middle} ${x2},${middle} ${x2},${y2}`,
+        class: "edge",
+        stroke: strengthColour(edge.coupling),
+        "stroke-width": thickness(edge.coupling),
+        "stroke-opacity": 0.35 + 0.65 * Math.sqrt(edge.coupling),
+      });
+      line.append(svg("title", {}, `coupling ${edge.coupling.toFixed(3)}`));
+      picture.append(line);
+    }
+  }
+  rows.forEach((row, r) => {
+    row.activations.forEach((activation, node) => {
+      const [x, y] = place(r, node);
+      const inTree = row.reached.has(node);
+      const circle = svg("circle", {
+        cx: x,
+        cy: y,
+        r: inTree ? radius : radius * 0.72,
+        fill: strengthColour(activation),
+        class: inTree ? "node" : "node outside",
+      });
+      const name = r === 0 ? classes[node] : `capsule ${node + 1}`;
+      circle.append(svg("title", {}, `${name}, activation ${activation.toFixed(3)}`));
+      picture.append(circle);
+    });
+    picture.append(svg("text", { x: 0, y: top + r * rowHeight + 4, class: "row-name" }, row.name));
+  });
+  const [x] = place(0, tree.target);
+  picture.append(
+    svg(
+      "text",
+      {
+        x: Math.min(width - 60, Math.max(60, x)),
+        y: top - radius - 8,
+        class: "target",
+        "text-anchor": "middle",
+      },
+      classes[tree.target],
+    ),
+  );
+  return picture;
+}
+
+/** A layer without a map is laid out in rows, so that it can be drawn as one. */
+function gridsOf(level: TreeLevel): Grid[] {
+  const { grids, children } = level.layer.info;
+  if (hasPlace(level.layer.info)) return grids;
+  const width = Math.min(children, 48);
+  const height = Math.ceil(children / width);
+  return [
+    { offset: 0, types: 1, height, width, stride_type: children, stride_y: width, stride_x: 1 },
+  ];
+}
+
+/** Rows of equal length, together about twice as wide as high. */
+function tilesPerRow({ types, height, width }: Grid): number {
+  const wanted = Math.sqrt((2.4 * types * height) / width);
+  const divisors = Array.from({ length: types }, (_, k) => k + 1).filter((k) => types % k === 0);
+  const nearest = divisors.reduce((best, k) =>
+    Math.abs(k - wanted) < Math.abs(best - wanted) ? k : best,
+  );
+  return nearest >= wanted / 2 && nearest <= 2 * wanted ? nearest : Math.ceil(wanted);
+}
+
+/**
+ * One tile per capsule type, one cell per place: the colour is the coupling, the side the
+ * activation, and cells outside the tree are faint.
+ */
+function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): HTMLElement {
+  const level = tree.levels[at];
+  const { children } = level.layer.info;
+  const pixels = window.devicePixelRatio || 1;
+  const box = h("div", { class: "cell-maps" });
+  const coupling = new Float32Array(children);
+  for (const edge of track.edges[at])
+    coupling[edge.child] = Math.max(coupling[edge.child], edge.coupling);
+  const outside = isDark() ? "rgba(255,255,255,0.10)" : "rgba(20,35,60,0.10)";
+  for (const grid of gridsOf(level)) {
+    const perRow = tilesPerRow(grid);
+    const rows = Math.ceil(grid.types / perRow);
+    const cell = Math.max(2, Math.min(11, Math.floor(560 / (perRow * (grid.width + 0.8)))));
+    const gap = Math.max(3, Math.round(0.8 * cell));
+    const width = perRow * (grid.width * cell + gap) - gap;
+    const height = rows * (grid.height * cell + gap) - gap;
+    const canvas = h("canvas", {
+      width: Math.round(width * pixels),
+      height: Math.round(height * pixels),
+      style: `width:${width}px`,
+      role: "img",
+      "aria-label": label,
+    });
+    const context = canvas.getContext("2d")!;
+    context.scale(pixels, pixels);
+    forEachCell(grid, (index, type, y, x) => {
+      if (index >= children) return;
+      const left = (type % perRow) * (grid.width * cell + gap) + x * cell;
+      const up = Math.floor(type / perRow) * (grid.height * cell + gap) + y * cell;
+      const inTree = track.reached[at].has(index);
+      const side = cell * (0.3 + 0.6 * Math.sqrt(level.activations[index]));
+      const inset = (cell - side) / 2;
+      context.fillStyle = inTree ? strengthColour(coupling[index]) : outside;
+      context.fillRect(left + inset, up + inset, side, side);
+    });
+    box.append(canvas);
+  }
+  box.append(
+    h(
+      "p",
+      { class: "note" },
+      "One tile for each capsule type, one cell for each place. Colour: coupling. Side: activation. Faint: not in the tree.",
+    ),
+  );
+  return box;
+}
+
+/** The tree in one sentence. */
+function describe(tree: Tree, track: Backtrack, classes: string[]): string {
+  const parts = tree.levels.map(
+    (level, l) =>
+      `${commas(track.reached[l].size)} of ${commas(level.layer.info.children)} capsules of ${l === 0 ? "the lowest layer shown" : tree.levels[l - 1].layer.info.name}`,
+  );
+  return `Parse tree of ${classes[tree.target]}: ${parts.reverse().join(", ")}`;
+}
+
+export function treePicture(tree: Tree, threshold: Threshold, classes: string[]): HTMLElement {
+  const track = backtrack(tree, threshold);
+  const box = h("div", { class: "tree-box" });
+  if (tree.levels.length === 0) {
+    box.append(
+      h(
+        "p",
+        { class: "empty" },
+        "The couplings of this network are too large to be kept in a report.",
+      ),
+    );
+    return box;
+  }
+  // Large layers can only be the lowest one drawn: what lies below them is left out.
+  const large = tree.levels.findLastIndex((level) => level.layer.info.children > MOST_NODES);
+  const small = tree.levels.slice(large + 1);
+  const counts = tree.levels.map(
+    (level, l) => `${commas(track.reached[l].size)} of ${commas(level.layer.info.children)}`,
+  );
+  const limits = tree.levels.map((level) => thresholdOf(level, threshold).toPrecision(2));
+  box.append(
+    h(
+      "p",
+      { class: "tree-count" },
+      "Capsules in it: ",
+      h("strong", {}, [...counts, classes[tree.target]].join(" → ")),
+      h("span", { class: "note" }, `, couplings above ${[...new Set(limits)].join(", ")}`),
+    ),
+  );
+  if (small.length > 0) box.append(nodePicture(tree, track, small, classes) as HTMLElement);
+  if (large >= 0) box.append(cellPicture(tree, track, large, describe(tree, track, classes)));
+  return box;
+}

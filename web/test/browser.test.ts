@@ -1,0 +1,232 @@
+// The report in a real browser. REMCAPS_REPORT names one made by the program from real runs; without
+// it a synthetic one is opened. Screenshots are left in REMCAPS_SCREENSHOTS where that is set.
+
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { chromium } from "playwright-core";
+import { assemble, syntheticReport } from "./synthetic";
+
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+const skip = existsSync(CHROMIUM) ? false : `no browser at ${CHROMIUM}`;
+const folder = mkdtempSync(join(tmpdir(), "remcaps-web-"));
+const shots = process.env.REMCAPS_SCREENSHOTS;
+const report = process.env.REMCAPS_REPORT ?? join(folder, "report.html");
+let browser: Browser;
+
+before(async () => {
+  if (skip) return;
+  if (!process.env.REMCAPS_REPORT) {
+    const { report: data, blobs } = syntheticReport();
+    writeFileSync(report, assemble(process.env.REMCAPS_TEMPLATE!, data, blobs));
+  }
+  if (shots) mkdirSync(shots, { recursive: true });
+  browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+});
+
+after(async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Opens the report and fails the test on any request, console error or exception. */
+async function open(
+  options: BrowserContextOptions,
+  use: (page: Page) => Promise<void>,
+): Promise<void> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on("request", (request) => {
+    if (!/^(data|blob):/.test(request.url()) && request.url() !== pathToFileURL(report).href) {
+      faults.push(`request: ${request.url()}`);
+    }
+  });
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning")
+      faults.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
+  await page.goto(pathToFileURL(report).href);
+  await page.locator("#explorer .panel").first().waitFor();
+  await use(page);
+  assert.deepEqual(faults, []);
+  await context.close();
+}
+
+const shot = async (page: Page, name: string, selector?: string) => {
+  if (!shots) return;
+  const path = join(shots, `${name}.png`);
+  if (selector) await page.locator(selector).screenshot({ path });
+  else await page.screenshot({ path, fullPage: true });
+};
+
+/** What the first panel's tree says of itself. */
+const treeText = (page: Page) => page.locator("#explorer .panel .tree-count").first().innerText();
+
+async function setSlider(page: Page, id: string, value: number): Promise<void> {
+  await page.locator(`#${id}`).fill(String(value));
+  await page.evaluate(
+    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
+  );
+}
+
+test("every section is there and drawn", { skip }, () =>
+  open({}, async (page) => {
+    for (const id of ["summary", "curves", "dictionaries", "couplings", "explorer"]) {
+      assert.equal(await page.locator(`#${id} h2`).count(), 1, id);
+    }
+    assert.ok((await page.locator("#summary tbody tr").count()) >= 1);
+    for (const id of ["summary", "curves", "couplings"]) {
+      assert.ok((await page.locator(`#${id} .chart-box svg`).count()) >= 1, `no chart in ${id}`);
+    }
+    assert.ok((await page.locator("#dictionaries .trees li").count()) >= 1);
+    await page.locator("details summary").first().click();
+    await shot(page, "light");
+  }),
+);
+
+test("fewer levels and a higher threshold change the tree", { skip }, () =>
+  open({}, async (page) => {
+    const before = await treeText(page);
+    await setSlider(page, "threshold", 0.99);
+    const strict = await treeText(page);
+    assert.notEqual(strict, before);
+    await page.getByRole("button", { name: "adaptive" }).click();
+    await setSlider(page, "levels", 2);
+    assert.match(await page.locator("#explorer .siblings").first().innerText(), /With K = 2,/);
+    await setSlider(page, "levels", 33);
+    assert.match(
+      await page.locator("#explorer .siblings").first().innerText(),
+      /Without quantization/,
+    );
+    await page.getByRole("button", { name: "as measured" }).click();
+    await page.waitForFunction(
+      (text) => document.querySelector<HTMLElement>("#explorer .tree-count")?.innerText === text,
+      before,
+    );
+  }),
+);
+
+test("the images can be walked through with the keyboard", { skip }, () =>
+  open({}, async (page) => {
+    const chosen = page.locator("#explorer .chosen");
+    const first = await chosen.innerText();
+    await page.locator('#explorer [role="option"][aria-selected="true"]').focus();
+    await page.keyboard.press("ArrowRight");
+    await page.waitForFunction(
+      (text) => document.querySelector<HTMLElement>(".chosen")?.innerText !== text,
+      first,
+    );
+    assert.equal(
+      await page.evaluate(() => document.activeElement?.getAttribute("aria-selected")),
+      "true",
+    );
+    await page.keyboard.press("Home");
+    await page.waitForFunction(
+      (text) => document.querySelector<HTMLElement>(".chosen")?.innerText === text,
+      first,
+    );
+  }),
+);
+
+test("every control is reached with Tab and has a name", { skip }, () =>
+  open({}, async (page) => {
+    const nameless = await page.evaluate(() =>
+      [...document.querySelectorAll<HTMLElement>("button, select, input, a[href], summary")]
+        .filter((element) => {
+          const labels = (element as HTMLInputElement).labels?.[0]?.innerText;
+          return !(element.getAttribute("aria-label") || labels || element.innerText.trim());
+        })
+        .map((element) => element.outerHTML.slice(0, 80)),
+    );
+    assert.deepEqual(nameless, []);
+    // The skip link comes first; from the explorer's start its controls follow.
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    const seen = new Set<string>();
+    for (let i = 0; i < 14; i++) {
+      await page.keyboard.press("Tab");
+      seen.add(await page.evaluate(() => document.activeElement?.id ?? ""));
+    }
+    for (const id of ["levels", "threshold", "opacity"])
+      assert.ok(seen.has(id), `${id} is not reached`);
+  }),
+);
+
+test("means, filters and two runs side by side", { skip }, () =>
+  open({}, async (page) => {
+    const explorer = page.locator("#explorer");
+    await explorer.locator("label", { hasText: "Show" }).locator("select").selectOption("class");
+    await explorer
+      .getByText(/^Mean over the/)
+      .first()
+      .waitFor();
+    await shot(page, "class-mean", "#explorer");
+    await explorer.locator("label", { hasText: "Show" }).locator("select").selectOption("image");
+    const all = await explorer.locator('[role="option"]').count();
+    await explorer
+      .locator("label", { hasText: "Prediction" })
+      .locator("select")
+      .selectOption("right");
+    await page.waitForFunction(
+      (count) => document.querySelectorAll('[role="option"]').length <= count,
+      all,
+    );
+    await explorer.locator("label", { hasText: "True class" }).locator("select").selectOption("1");
+    await page.waitForFunction(
+      (count) => document.querySelectorAll('[role="option"]').length < count,
+      all,
+    );
+    const run = page.locator(".compare select");
+    if ((await run.count()) === 0) return;
+    assert.equal(await explorer.locator(".panel").count(), 2);
+    const places = await run.first().locator("option").count();
+    for (let place = 0; place < places; place++) {
+      await run.first().selectOption(String(place));
+      await page.waitForFunction(
+        (name) => document.querySelector("#explorer .panel")?.getAttribute("data-run") === name,
+        await run.first().locator("option").nth(place).innerText(),
+      );
+      const beside = page.locator(".compare select").nth(1);
+      if ((await beside.locator("option").count()) > 1) await beside.selectOption({ index: 1 });
+      await shot(page, `run-${place}`, "#explorer");
+    }
+  }),
+);
+
+test("dark, and as wide as a phone", { skip }, async () => {
+  await open({ colorScheme: "dark" }, async (page) => {
+    const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const [red] = ground.match(/\d+/g)!.map(Number);
+    assert.ok(red < 60, `dark ground is ${ground}`);
+    await shot(page, "dark");
+  });
+  await open(
+    { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true },
+    async (page) => {
+      const overflow = await page.evaluate(
+        () => document.documentElement.scrollWidth - window.innerWidth,
+      );
+      assert.ok(overflow <= 0, `the page is ${overflow} pixels too wide`);
+      await shot(page, "phone");
+    },
+  );
+});
+
+test("the file stays under 20 MB", { skip }, () => {
+  assert.ok(statSync(report).size < 20e6, `${statSync(report).size} bytes`);
+});
