@@ -1,6 +1,7 @@
 # make demo     train a capsule network on real images, from a bare Debian 12
 # make test     build everything and run every test
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
+# make test-web the report's page: types, bundle, browser (needs Node and Chromium)
 # make lint     format and static checks   make format    apply the format
 
 PRESET ?= release
@@ -8,7 +9,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all build test demo bench sanitize lint format packages
+.PHONY: all build test test-web demo bench sanitize lint format packages
 
 all: build
 
@@ -23,6 +24,9 @@ build: packages $(BUILD)/build.ninja
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
+
+test-web:
+	cd web && npm ci && npm run check && node build.mjs --check && npm test
 
 demo: build
 	scripts/demo $(BUILD)/remcaps

@@ -1,10 +1,27 @@
-// One function per subcommand: each adds itself, its options, its help and its action to the program.
+// One function per subcommand: each adds itself, its options, its help and its action to the
+// program.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace remcaps::cli {
 
+void add_check(CLI::App& app);
+void add_couplings(CLI::App& app);
+void add_data(CLI::App& app);
+void add_entropy(CLI::App& app);
+void add_explain(CLI::App& app);
+void add_figure(CLI::App& app);
+void add_levels(CLI::App& app);
 void add_info(CLI::App& app);
+void add_paste(CLI::App& app);
+void add_describe(CLI::App& app);
+void add_predict(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_report(CLI::App& app);
+void add_reproduce(CLI::App& app);
+void add_resume(CLI::App& app);
+void add_table(CLI::App& app);
+void add_train(CLI::App& app);
 
 }  // namespace remcaps::cli

@@ -7,6 +7,7 @@
 #include "remcaps/base/names.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/base/version.h"
+#include "remcaps/training/interrupt.h"
 
 namespace {
 
@@ -36,7 +37,8 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
     const bool blamed = extra ? message.find(word) != std::string::npos : word[0] != '-';
     if (!blamed || std::find(known.begin(), known.end(), word) != known.end()) continue;
     const std::string nearest = remcaps::nearest_name(word, known);
-    if (!nearest.empty()) return fmt::format("unknown argument {}; did you mean {}?", word, nearest);
+    if (!nearest.empty())
+      return fmt::format("unknown argument {}; did you mean {}?", word, nearest);
   }
   return message;
 }
@@ -50,8 +52,25 @@ int main(int argc, char** argv) {
   app.name("remcaps");
   app.set_version_flag("--version", std::string("remcaps ") + remcaps::kVersion);
   app.require_subcommand(1);
-  app.footer("Example:\n  remcaps train fashion-mnist/eff-capsnet --seed 42\n\n"
-             "remcaps COMMAND --help shows a command's options and an example.");
+  app.footer(
+      "Example:\n  remcaps train fashion-mnist/eff-capsnet --seed 42\n\n"
+      "remcaps COMMAND --help shows a command's options and an example.");
+  remcaps::cli::add_train(app);
+  remcaps::cli::add_resume(app);
+  remcaps::cli::add_eval(app);
+  remcaps::cli::add_entropy(app);
+  remcaps::cli::add_levels(app);
+  remcaps::cli::add_couplings(app);
+  remcaps::cli::add_table(app);
+  remcaps::cli::add_reproduce(app);
+  remcaps::cli::add_predict(app);
+  remcaps::cli::add_explain(app);
+  remcaps::cli::add_figure(app);
+  remcaps::cli::add_describe(app);
+  remcaps::cli::add_data(app);
+  remcaps::cli::add_paste(app);
+  remcaps::cli::add_report(app);
+  remcaps::cli::add_check(app);
   remcaps::cli::add_info(app);
 
   try {
@@ -61,6 +80,9 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "remcaps: {} (remcaps {}--help)\n", with_suggestion(app, error, argv),
                deepest(&app) == &app ? "" : deepest(&app)->get_name() + " ");
     return kWrongUsage;
+  } catch (const remcaps::Interrupted& error) {
+    fmt::print(stderr, "remcaps: {}\n", error.what());
+    return error.exit_code();
   } catch (const remcaps::UsageError& error) {
     fmt::print(stderr, "remcaps: {}\n", error.what());
     return kWrongUsage;

@@ -1,0 +1,76 @@
+// Dynamic routing alone: the fused kernel against the plain tensor code, same inputs, same process.
+//   build/release/bench/bench_routing --benchmark_repetitions=5
+#include <benchmark/benchmark.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+
+#include "bench/device_timing.h"
+#include "remcaps/capsule/routing.h"
+
+namespace remcaps {
+namespace {
+
+struct Layer {
+  const char* name;
+  int64_t batch, children, parents, child_dim, parent_dim;
+  double alive = 1.0;  ///< share of the blocks W_ij that are not pruned
+};
+
+const Layer kLayers[] = {
+    {"dr-mnist", 128, 1152, 10, 8, 16},
+    {"dr-mnist-batch1", 1, 1152, 10, 8, 16},
+    {"dr-mnist-pruned80", 128, 1152, 10, 8, 16, 0.2},
+    {"dr-cifar10", 128, 1024, 10, 8, 16},
+    {"deepcaps-28", 128, 640, 10, 8, 32},
+    {"tiny-imagenet", 128, 36, 200, 8, 16},
+};
+
+void route(benchmark::State& state, const Layer& layer, KernelPath kernels, bool train) {
+  torch::manual_seed(0);
+  const torch::Device device = bench_device();
+  const Tensor children =
+      (torch::randn({layer.batch, layer.children, layer.child_dim}) * 0.3).to(device);
+  Tensor weight =
+      torch::randn({layer.children, layer.parents, layer.parent_dim, layer.child_dim}) * 0.1;
+  if (layer.alive < 1) weight *= (torch::rand({layer.children, layer.parents, 1, 1}) < layer.alive);
+  weight = weight.to(device);
+  const Tensor bias = torch::full({layer.parents, layer.parent_dim}, 0.1, device);
+  for (const Tensor& tensor : {children, weight, bias}) tensor.requires_grad_(train);
+
+  torch::AutoGradMode grad_mode(train);
+  for (auto _ : state) {
+    const DeviceTimer timer(state, device);
+    const Tensor poses = dynamic_routing(children, weight, bias, {.kernels = kernels},
+                                         {.quantizer = {}, .coupling = false})
+                             .poses;
+    if (train) {
+      for (Tensor tensor : {children, weight, bias}) tensor.mutable_grad() = Tensor();
+      poses.sum().backward();
+    }
+    benchmark::DoNotOptimize(poses.unsafeGetTensorImpl());
+  }
+  state.counters["images/s"] = benchmark::Counter(static_cast<double>(layer.batch),
+                                                  benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void add_benchmarks() {
+  for (const Layer& layer : kLayers)
+    for (const bool train : {false, true})
+      for (const KernelPath kernels : {KernelPath::kReference, KernelPath::kFused}) {
+        const std::string name = std::string(train ? "forward+backward/" : "forward/") +
+                                 layer.name + (kernels == KernelPath::kFused ? "/fused" : "/plain");
+        benchmark::RegisterBenchmark(
+            name.c_str(), [=](benchmark::State& state) { route(state, layer, kernels, train); })
+            ->Unit(benchmark::kMillisecond)
+            ->UseManualTime()
+            ->ComputeStatistics("min", smallest);
+      }
+}
+
+}  // namespace
+}  // namespace remcaps
+
+int main(int argc, char** argv) {
+  remcaps::add_benchmarks();
+  return remcaps::run_benchmarks(argc, argv);
+}

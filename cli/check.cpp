@@ -1,0 +1,226 @@
+// remcaps check: every fused path against its plain twin on random inputs, on the machine at hand.
+#include <fmt/format.h>
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/runtime.h"
+#include "remcaps/capsule/loss.h"
+#include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/fused_pointwise.h"
+#include "remcaps/kernels/fused_update.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct Finding {
+  std::string path;   ///< "dynamic routing, poses"
+  std::string shape;  ///< of the problem
+  double error = 0;   ///< largest difference, relative to the largest value of the plain result
+  double tolerance = 0;
+
+  bool passed() const { return error <= tolerance; }  // false for NaN
+};
+
+// Collects findings; plain results are float64 on the CPU.
+class Checker {
+ public:
+  explicit Checker(torch::Device device) : device_(device) {}
+
+  const torch::Device& device() const { return device_; }
+  const std::vector<Finding>& findings() const { return findings_; }
+
+  Tensor fused_leaf(const Tensor& values) const {
+    return values.to(device_, torch::kFloat32).clone().requires_grad_();
+  }
+  static Tensor plain_leaf(const Tensor& values) {
+    return values.to(torch::kFloat64).clone().requires_grad_();
+  }
+
+  void compare(const std::string& path, const std::string& shape, const Tensor& fused,
+               const Tensor& plain, double tolerance) {
+    const Tensor expected = plain.detach();
+    const Tensor found = fused.detach().to(torch::kCPU, torch::kFloat64);
+    const double largest = expected.abs().max().item<double>();
+    const double difference = (found - expected).abs().max().item<double>();
+    findings_.push_back({path, shape, difference / (largest + 1e-12), tolerance});
+  }
+
+ private:
+  torch::Device device_;
+  std::vector<Finding> findings_;
+};
+
+struct RoutingCase {
+  int64_t batch, children, parents, child_dim, parent_dim;
+  RoutingGradient gradient = RoutingGradient::kLast;
+  double alive = 1.0;  ///< share of the blocks W_ij that are not pruned
+  bool quantize = false;
+};
+
+std::string shape_of(const RoutingCase& c) {
+  std::string text = fmt::format("{} x {} -> {}, {}D -> {}D", c.batch, c.children, c.parents,
+                                 c.child_dim, c.parent_dim);
+  if (c.gradient == RoutingGradient::kFull) text += ", full gradient";
+  if (c.alive < 1) text += fmt::format(", {:.0f} % pruned", 100 * (1 - c.alive));
+  if (c.quantize) text += ", K = 11";
+  return text;
+}
+
+void check_routing(Checker& checker, const RoutingCase& c) {
+  const Tensor children = torch::randn({c.batch, c.children, c.child_dim}) * 0.5;
+  const Tensor weight = torch::randn({c.children, c.parents, c.parent_dim, c.child_dim}) * 0.2 *
+                        (torch::rand({c.children, c.parents, 1, 1}) < c.alive);
+  const Tensor bias = torch::randn({c.parents, c.parent_dim}) * 0.1;
+  const Tensor direction = torch::randn({c.batch, c.parents, c.parent_dim});
+  RoutingRequest request;
+  if (c.quantize) request.quantizer = Quantizer::uniform(11);
+
+  const auto run = [&](const std::vector<Tensor>& leaves, KernelPath kernels) {
+    const RoutingResult result = dynamic_routing(
+        leaves[0], leaves[1], leaves[2], {.gradient = c.gradient, .kernels = kernels}, request);
+    (result.poses * direction.to(result.poses.options())).sum().backward();
+    return result;
+  };
+  const std::vector<Tensor> fused = {checker.fused_leaf(children), checker.fused_leaf(weight),
+                                     checker.fused_leaf(bias)};
+  const std::vector<Tensor> plain = {Checker::plain_leaf(children), Checker::plain_leaf(weight),
+                                     Checker::plain_leaf(bias)};
+  const RoutingResult found = run(fused, KernelPath::kFused);
+  const RoutingResult expected = run(plain, KernelPath::kReference);
+  const std::string shape = shape_of(c);
+  // A coupling that lies on an edge of the quantizer may fall to either side.
+  const double tolerance = c.quantize ? 2e-2 : 1e-4;
+  checker.compare("routing: poses", shape, found.poses, expected.poses, tolerance);
+  checker.compare("routing: couplings", shape, found.coupling, expected.coupling,
+                  c.quantize ? 0.2 : 1e-4);
+  checker.compare("routing: children's gradient", shape, fused[0].grad(), plain[0].grad(),
+                  tolerance);
+  checker.compare("routing: weights' gradient", shape, fused[1].grad(), plain[1].grad(), tolerance);
+  checker.compare("routing: biases' gradient", shape, fused[2].grad(), plain[2].grad(), tolerance);
+}
+
+void check_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim, int64_t side) {
+  const Tensor values = torch::randn({batch, types * dim, side, side});
+  const Tensor fused = checker.fused_leaf(values), plain = Checker::plain_leaf(values);
+  const Tensor found = fused_primary_squash(fused, types, dim, 1e-6);
+  const Tensor expected = squash(plain.reshape({batch, types, dim, side * side}), {2})
+                              .transpose(2, 3)
+                              .reshape({batch, types * side * side, dim});
+  found.pow(3).sum().backward();
+  expected.pow(3).sum().backward();
+  const std::string shape =
+      fmt::format("{} x {} types x {}D, {}x{}", batch, types, dim, side, side);
+  checker.compare("primary squash: capsules", shape, found, expected, 1e-5);
+  checker.compare("primary squash: map's gradient", shape, fused.grad(), plain.grad(), 1e-5);
+}
+
+void check_margin_loss(Checker& checker, int64_t batch, int64_t classes) {
+  const Tensor values = torch::rand({batch, classes});
+  const Tensor labels = torch::randint(classes, {batch}, torch::kInt64);
+  const Tensor fused = checker.fused_leaf(values), plain = Checker::plain_leaf(values);
+  const MarginOptions margins;
+  const Tensor found = fused_margin_loss(fused, labels.to(checker.device()), margins.m_plus,
+                                         margins.m_minus, margins.lambda);
+  const Tensor expected = margin_loss(plain, labels, margins);
+  found.backward();
+  expected.backward();
+  const std::string shape = fmt::format("{} x {} classes", batch, classes);
+  checker.compare("margin loss: loss", shape, found, expected, 1e-5);
+  checker.compare("margin loss: gradient", shape, fused.grad(), plain.grad(), 1e-5);
+}
+
+void check_update(Checker& checker, int64_t size) {
+  const UpdateConstants constants;
+  const double lr = 1e-3, lambda = 1e-4;
+  const Tensor parameter = torch::randn({size}), gradient = torch::randn({size}) * 0.1;
+  const Tensor dead = torch::rand({size}) < 0.5;
+  UpdatedParameter fused;
+  fused.parameter = parameter.to(checker.device()).clone();
+  fused.gradient = gradient.to(checker.device());
+  fused.first = torch::zeros_like(fused.parameter);
+  fused.second = torch::zeros_like(fused.parameter);
+  fused.dead = dead.to(checker.device());
+  fused.shrink = true;
+  fused_update({fused}, constants, step_numbers(lr, constants, 1, lambda, checker.device()));
+
+  // After the first step both corrected moments are the gradient's own: m = g, v = g^2.
+  const Tensor p = parameter.to(torch::kFloat64), g = gradient.to(torch::kFloat64);
+  const Tensor shrunk = p - lambda * p * torch::relu(1 - g.abs());
+  const Tensor expected = (shrunk - lr * g / (g.abs() + constants.eps)).masked_fill(dead, 0);
+  checker.compare("update: LOBSTER, Adam, mask", fmt::format("{} weights", size), fused.parameter,
+                  expected, 1e-6);
+}
+
+std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
+  torch::manual_seed(seed);
+  Checker checker(device);
+  for (const RoutingCase& c : {RoutingCase{32, 288, 10, 8, 16},
+                               {32, 288, 10, 8, 16, RoutingGradient::kFull},
+                               {32, 288, 10, 8, 16, RoutingGradient::kLast, 0.2},
+                               {32, 288, 10, 8, 16, RoutingGradient::kLast, 1.0, true},
+                               {16, 160, 10, 8, 32},
+                               {33, 16, 16, 8, 8},
+                               {4, 36, 200, 8, 16},
+                               {1, 100, 10, 8, 16},
+                               {7, 31, 5, 5, 11, RoutingGradient::kFull}})
+    check_routing(checker, c);
+  check_squash(checker, 16, 32, 8, 6);
+  check_squash(checker, 3, 5, 7, 1);
+  check_margin_loss(checker, 128, 10);
+  check_update(checker, 100'003);
+  return checker.findings();
+}
+
+void print_table(const std::vector<Finding>& findings) {
+  fmt::print("{:<32} {:<44} {:>9} {:>9}\n", "fused path", "shape", "error", "allowed");
+  for (const Finding& finding : findings)
+    fmt::print("{:<32} {:<44} {:>9.1e} {:>9.1e}  {}\n", finding.path, finding.shape, finding.error,
+               finding.tolerance, finding.passed() ? "ok" : "FAILED");
+}
+
+nlohmann::json as_json(const std::vector<Finding>& findings, const std::string& device,
+                       int64_t failed) {
+  nlohmann::json checks = nlohmann::json::array();
+  for (const Finding& finding : findings)
+    checks.push_back({{"path", finding.path},
+                      {"shape", finding.shape},
+                      {"error", finding.error},
+                      {"tolerance", finding.tolerance},
+                      {"pass", finding.passed()}});
+  return {{"device", device}, {"checks", checks}, {"failed", failed}, {"pass", failed == 0}};
+}
+
+}  // namespace
+
+void add_check(CLI::App& app) {
+  struct Options {
+    std::string device = default_device();
+    uint64_t seed = 0;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand(
+      "check", "Compare every fused kernel with its plain twin on random inputs");
+  command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->footer("Example:\n  remcaps check --device cpu");
+  command->callback([options] {
+    const std::vector<Finding> findings = check_all(parse_device(options->device), options->seed);
+    const int64_t failed = std::count_if(findings.begin(), findings.end(),
+                                         [](const Finding& finding) { return !finding.passed(); });
+    if (options->json)
+      fmt::print("{}\n", as_json(findings, options->device, failed).dump());
+    else
+      print_table(findings);
+    check(failed == 0, "{} of {} fused results differ from the plain ones on {}", failed,
+          findings.size(), options->device);
+  });
+}
+
+}  // namespace remcaps::cli

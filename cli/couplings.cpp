@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/run_options.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/progress.h"
+#include "remcaps/tensors/safetensors.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct CouplingsCommand {
+  RunOptions run{"test"};
+  std::string levels, out;
+  int64_t limit = 0;
+  bool all = false;
+};
+
+// Collects batches of a tensor into one of the whole split, allocated once.
+class Stack {
+ public:
+  explicit Stack(int64_t images) : images_(images) {}
+
+  void add(const std::string& name, const Tensor& batch) {
+    Tensor& whole = tensors_[name];
+    if (!whole.defined()) {
+      std::vector<int64_t> shape = batch.sizes().vec();
+      shape[0] = images_;
+      whole = torch::empty(shape, torch::dtype(batch.scalar_type()));
+    }
+    int64_t& at = filled_[name];
+    whole.slice(0, at, at + batch.size(0)).copy_(batch);
+    at += batch.size(0);
+  }
+  const TensorMap& tensors() const { return tensors_; }
+
+ private:
+  int64_t images_;
+  TensorMap tensors_;
+  std::map<std::string, int64_t> filled_;
+};
+
+// c_{:,j} of the predicted class j, [B, I].
+Tensor column(const Tensor& coupling, const Tensor& predicted) {
+  const Tensor parent = predicted.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
+  return coupling.gather(2, parent).squeeze(2);
+}
+
+// One batch with and without quantization. Columns are those of the quantized prediction in both.
+void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch,
+               const Forward& plain, const Forward& quantized, const Quantizers& quantizers) {
+  const Tensor predicted = quantized.activations.argmax(1);
+  stack.add("labels", batch.labels);
+  stack.add("predictions", predicted);
+  stack.add("predictions_unquantized", plain.activations.argmax(1));
+  const auto levels_of = [&](size_t layer, const Tensor& coupling) {
+    return quantizers[layer]->indices(coupling).to(torch::kUInt8);
+  };
+  const size_t last = plain.routings.size() - 1;
+  stack.add("couplings", column(plain.routings[last].coupling, predicted));
+  stack.add("levels", levels_of(last, column(quantized.routings[last].coupling, predicted)));
+  if (!command.all) return;
+  for (size_t layer = 0; layer < plain.routings.size(); ++layer) {
+    const std::string name = plain.routings[layer].layer;
+    stack.add(name + "/couplings", plain.routings[layer].coupling);
+    if (quantizers[layer])
+      stack.add(name + "/levels", levels_of(layer, quantized.routings[layer].coupling));
+  }
+}
+
+void run_couplings(const CouplingsCommand& command) {
+  std::vector<int64_t> levels;
+  if (!command.levels.empty()) levels = parse_levels(command.levels);
+  const LoadedRun run = command.run.load();
+  const DataSplits data = run.load_data(command.run.place.data);
+  const BatchSource source = run.source(data, command.run.split);
+  const Quantizers quantizers = quantizers_of(
+      run, command.levels.empty() ? std::vector<int64_t>{} : parse_levels(command.levels));
+  check(!quantizers.empty() && quantizers.back().has_value(),
+        "the last routing layer of {} is not quantized (its K is 0): give --levels",
+        run.weights.string());
+  const int64_t images = command.limit > 0 ? std::min(command.limit, source.size()) : source.size();
+
+  const torch::NoGradGuard no_grad;
+  ForwardOptions plain, quantized;
+  plain.trace = quantized.trace = true;
+  quantized.quantizers = quantizers;
+  Stack stack(images);
+  Progress bar("couplings", images);
+  for (int64_t first = 0; first < images; first += command.run.batch) {
+    const Batch batch = source.evaluation_batch(first, std::min(command.run.batch, images - first));
+    add_batch(stack, command, batch, run.model->forward(batch.images, plain),
+              run.model->forward(batch.images, quantized), quantizers);
+    bar.update(first + batch.labels.size(0));
+  }
+  bar.finish();
+
+  TensorMap tensors = stack.tensors();
+  levels.clear();
+  for (size_t layer = 0; layer < quantizers.size(); ++layer) {
+    levels.push_back(quantizers[layer] ? quantizers[layer]->levels() : 0);
+    if (!quantizers[layer]) continue;
+    const std::string name = run.model->routing_layers()[layer].name;
+    tensors["edges/" + name] = torch::tensor(quantizers[layer]->edges(), torch::kDouble);
+    tensors["values/" + name] = torch::tensor(quantizers[layer]->centres());
+  }
+  save_safetensors(command.out, tensors,
+                   {{"weights", run.weights.string()},
+                    {"model", run.recipe.model},
+                    {"dataset", run.recipe.dataset.name},
+                    {"split", command.run.split},
+                    {"levels", fmt::format("{}", fmt::join(levels, ","))}});
+  if (command.run.json) {
+    nlohmann::json json = {{"file", command.out}, {"images", images}, {"levels", levels}};
+    for (const auto& [name, tensor] : tensors) json["tensors"][name] = tensor.sizes().vec();
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  fmt::print("{}: {} images\n", command.out, with_commas(images));
+  for (const auto& [name, tensor] : tensors)
+    fmt::print("  {:<28} [{}]\n", name, fmt::join(tensor.sizes(), ", "));
+}
+
+}  // namespace
+
+void add_couplings(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "couplings", "Write couplings, level indices, predictions and labels to a safetensors file");
+  auto options = std::make_shared<CouplingsCommand>();
+  options->run.add_to(*command);
+  command->add_option("--out", options->out, "The file to write")->required();
+  command->add_option("--levels", options->levels,
+                      "K of the quantizer, one or one per routing layer (default: the recipe's)");
+  command->add_option("--limit", options->limit, "Only the first N images (default: all)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--all", options->all,
+                    "The whole matrices of every routing layer too, not only the predicted "
+                    "class's column of the last");
+  command->footer(
+      "Example:\n  remcaps couplings runs/mnist/dr-capsnet/seed-42 --out couplings.safetensors");
+  command->callback([options] { run_couplings(*options); });
+}
+
+}  // namespace remcaps::cli

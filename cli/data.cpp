@@ -1,0 +1,220 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/data/catalog.h"
+#include "remcaps/data/download.h"
+#include "remcaps/data/fetch.h"
+#include "remcaps/data/mat5.h"
+#include "remcaps/data/prepared.h"
+#include "remcaps/data/readers.h"
+#include "remcaps/data/verify.h"
+
+namespace remcaps::cli {
+namespace fs = std::filesystem;
+namespace {
+
+struct DataOptions {
+  std::string data, name, folder, out;
+  int64_t image_size = 0;
+  bool json = false, strict = false, again = false;
+
+  fs::path root() const { return data_root(data); }
+  DatasetOptions dataset(const std::string& which) const {
+    DatasetOptions options;
+    options.name = which;
+    options.folder = folder;
+    options.image_size = image_size;
+    return options;
+  }
+};
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, "x"));
+}
+
+// Where a data set is, or how to get it.
+std::string status_of(const CatalogEntry& entry, const fs::path& root) {
+  const fs::path prepared = find_prepared(entry.name, "", root);
+  if (!prepared.empty()) return prepared.string();
+  const fs::path found = find_files(entry, "", root);
+  if (!found.empty()) return found.string();
+  return entry.providers.empty() ? entry.by_hand : "remcaps data fetch " + entry.name;
+}
+
+void list(const DataOptions& options) {
+  const fs::path root = options.root();
+  nlohmann::json sets = nlohmann::json::array();
+  if (!options.json)
+    fmt::print("data folder: {}\n\n{:<14} {:<10} {:>8} {:>8}  {}\n", root.string(), "name",
+               "images", "train", "test", "where");
+  for (const CatalogEntry& entry : catalog()) {
+    const bool found =
+        !find_files(entry, "", root).empty() || !find_prepared(entry.name, "", root).empty();
+    const std::string status = status_of(entry, root);
+    if (options.json) {
+      sets.push_back({{"name", entry.name},
+                      {"title", entry.title},
+                      {"found", found},
+                      {"where", found ? status : ""},
+                      {"shape", entry.shape},
+                      {"train", entry.train_images},
+                      {"test", entry.test_images},
+                      {"terms", entry.terms}});
+      continue;
+    }
+    const auto count = [](int64_t n) { return n > 0 ? with_commas(n) : std::string("any"); };
+    fmt::print("{:<14} {:<10} {:>8} {:>8}  {}\n", entry.name,
+               entry.shape.empty() ? "any" : shape_text(entry.shape), count(entry.train_images),
+               count(entry.test_images), found ? status : fmt::format("- ({})", status));
+  }
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"data", root.string()}, {"datasets", sets}}.dump());
+}
+
+void print_report(const VerifyReport& report) {
+  for (const std::string& note : report.notes) fmt::print("{:<14} note: {}\n", report.name, note);
+  if (!report.fine()) return;
+  fmt::print("{:<14} fine: {} training, {}{} test images of {}, {} classes, in {}\n", report.name,
+             with_commas(report.train),
+             report.validation > 0 ? with_commas(report.validation) + " validation, " : "",
+             with_commas(report.test), shape_text(report.shape), report.classes,
+             report.where.string());
+}
+
+void verify(const DataOptions& options) {
+  const fs::path root = options.root();
+  nlohmann::json reports = nlohmann::json::array();
+  std::vector<std::string> problems;
+  int64_t checked = 0;
+  for (const CatalogEntry& entry : catalog()) {
+    if (!options.name.empty() && entry.name != options.name) continue;
+    if (options.name.empty() && find_files(entry, "", root).empty() &&
+        find_prepared(entry.name, "", root).empty())
+      continue;  // all means all that are there
+    VerifyReport report = verify_dataset(options.dataset(entry.name), root);
+    if (options.strict) {
+      report.problems.insert(report.problems.end(), report.notes.begin(), report.notes.end());
+      report.notes.clear();
+    }
+    ++checked;
+    problems.insert(problems.end(), report.problems.begin(), report.problems.end());
+    if (options.json)
+      reports.push_back({{"name", report.name},
+                         {"fine", report.fine()},
+                         {"where", report.where.string()},
+                         {"shape", report.shape},
+                         {"train", report.train},
+                         {"validation", report.validation},
+                         {"test", report.test},
+                         {"classes", report.classes},
+                         {"problems", report.problems},
+                         {"notes", report.notes}});
+    else
+      print_report(report);
+  }
+  if (options.json)
+    fmt::print(
+        "{}\n",
+        nlohmann::json{{"data", root.string()}, {"fine", problems.empty()}, {"datasets", reports}}
+            .dump());
+  else if (checked == 0)
+    fmt::print("no data sets in {} (remcaps data list)\n", root.string());
+  // One line for each problem; the last is the error the program ends with.
+  for (size_t i = 0; i + 1 < problems.size(); ++i) fmt::print(stderr, "remcaps: {}\n", problems[i]);
+  if (!problems.empty()) throw Error(problems.back());
+}
+
+void fetch(const DataOptions& options) {
+  const fs::path root = options.root();
+  const CatalogEntry& entry = catalog_entry(options.name);
+  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  const auto fetch_one = [&](const CatalogEntry& wanted) {
+    const fs::path there = find_files(wanted, "", root);
+    if (!there.empty() && !options.again) {
+      fmt::print(
+          "{}: already in {} (`remcaps data verify {}` checks it, --again fetches it anew)\n",
+          wanted.name, there.string(), wanted.name);
+      return;
+    }
+    fmt::print("{}: in {} ({})\n", wanted.name, fetch_dataset(wanted, root, say).string(),
+               wanted.terms);
+  };
+  if (entry.name == "affnist") fetch_one(catalog_entry("mnist"));  // what it trains on
+  fetch_one(entry);
+}
+
+void prepare(const DataOptions& options) {
+  const fs::path root = options.root();
+  catalog_entry(options.name);
+  const SourceData source = read_files(options.dataset(options.name), root);
+  const fs::path out = options.out.empty() ? default_prepared(options.name, options.folder, root)
+                                           : fs::path(options.out);
+  write_prepared(out, source);
+  for (const auto& [split, reason] : source.missing)
+    fmt::print(stderr, "remcaps: {}: without its {} set: {}\n", source.name, split, reason);
+  fmt::print(
+      "{}: {} training, {}{} test images of {} in {} ({})\n", source.name,
+      with_commas(source.train.size()),
+      source.validation.size() > 0 ? with_commas(source.validation.size()) + " validation, " : "",
+      with_commas(source.test.size()), shape_text(source.train.images.sizes().slice(1).vec()),
+      out.string(), human_bytes(static_cast<double>(fs::file_size(out))));
+}
+
+}  // namespace
+
+void add_data(CLI::App& app) {
+  auto* data = app.add_subcommand("data", "List, check, fetch and prepare data sets");
+  data->require_subcommand(1);
+  data->footer("Example:\n  remcaps data fetch mnist && remcaps data verify mnist");
+  auto options = std::make_shared<DataOptions>();
+
+  const auto add = [&](const char* name, const char* help, const char* example,
+                       void (*action)(const DataOptions&)) {
+    auto* command = data->add_subcommand(name, help);
+    command->add_option("--data", options->data,
+                        "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
+    command->footer(std::string("Example:\n  ") + example);
+    command->callback([options, action] { action(*options); });
+    return command;
+  };
+  const auto add_source = [&](CLI::App* command) {
+    command->add_option("--folder", options->folder,
+                        "The folder the data set's files are in (data set folder: the images)");
+    command->add_option("--image-size", options->image_size,
+                        "Side in pixels that folders of images are decoded to");
+  };
+
+  auto* listing = add("list", "Every data set: its size, and where it is or how to get it",
+                      "remcaps data list", list);
+  listing->add_flag("--json", options->json, "One JSON object on stdout");
+
+  auto* verifying = add("verify", "Check presence, sizes, counts, checksums and labels",
+                        "remcaps data verify cifar10 --data ~/datasets", verify);
+  verifying->add_option("name", options->name, "Data set; all that are there without it")
+      ->check([](const std::string& name) {
+        catalog_entry(name);  // throws with a suggestion
+        return std::string();
+      });
+  verifying->add_flag("--strict", options->strict,
+                      "Anything that differs from the authors' own files is an error");
+  verifying->add_flag("--json", options->json, "One JSON object on stdout");
+  add_source(verifying);
+
+  auto* fetching = add("fetch", "Download a data set, check it and put it in place",
+                       "remcaps data fetch cifar10", fetch);
+  fetching->add_option("name", options->name, "Data set")->required();
+  fetching->add_flag("--again", options->again, "Fetch it even where it is already there");
+
+  auto* preparing = add("prepare", "Decode a data set once into one packed safetensors file",
+                        "remcaps data prepare svhn --out svhn.safetensors", prepare);
+  preparing->add_option("name", options->name, "Data set")->required();
+  preparing->add_option("--out", options->out,
+                        "File to write (default: NAME.safetensors in the data folder)");
+  add_source(preparing);
+}
+
+}  // namespace remcaps::cli

@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/run_options.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/progress.h"
+#include "remcaps/pruning/sparsity.h"
+#include "remcaps/tensors/safetensors.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct EntropyCommand {
+  RunOptions run{"test"};
+  std::string levels;
+  std::string save;
+  int64_t trees = 0;
+};
+
+struct Result {
+  Evaluation plain;
+  ParseTreeReport trees;
+  Sparsity sparsity;
+};
+
+// K per layer, found on the validation split.
+std::vector<int64_t> found_levels(const EntropyCommand& command, const LoadedRun& run,
+                                  const DataSplits& data) {
+  const BatchSource validation = run.source(data, "validation");
+  const LevelChoice choice =
+      choose_with_progress(run, validation, LevelOptions{}, command.run.evaluation(run));
+  check(choice.curves.back().chosen > 0,
+        "--levels auto: no K up to {} keeps the validation accuracy of {:.2f} %; give one",
+        choice.curves.back().points.back().levels, choice.accuracy * 100);
+  return choice.levels();
+}
+
+// How often each level occurs in a tree: "1138 x 0.1, 14 x 0.2".
+std::string describe(const FrequentTree& tree, const Quantizer& quantizer) {
+  if (tree.levels.empty()) return "(levels not kept)";
+  std::map<uint8_t, int64_t> counts;
+  for (const uint8_t level : tree.levels) ++counts[level];
+  std::vector<std::string> parts;
+  for (const auto& [level, count] : counts)
+    parts.push_back(fmt::format("{} x {:.3g}", count, quantizer.centres()[level] + 0.0f));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string score(const std::optional<double>& value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
+void print_text(const LoadedRun& run, const EntropyCommand& command, const Result& result,
+                const Quantizer& last_quantizer) {
+  const ParseTreeReport& trees = result.trees;
+  fmt::print("weights             {} (epoch {})\n", run.weights.string(), run.epoch + 1);
+  fmt::print("data                {}, {}: {} images\n", run.recipe.dataset.name, command.run.split,
+             with_commas(trees.samples));
+  fmt::print("accuracy            {:.2f} %\n", result.plain.accuracy * 100);
+  fmt::print("quantized accuracy  {:.2f} %\n", trees.accuracy_quantized * 100);
+  fmt::print("entropy             {:.4f} bits (standard deviation over classes {:.4f})\n",
+             trees.last().entropy, trees.last().entropy_std);
+  fmt::print("keys                {:g} (median over classes)\n", trees.last().median_keys);
+  fmt::print("sparsity            {:.2f} %, {} parameters left\n",
+             result.sparsity.published() * 100, with_commas(result.sparsity.nonzero));
+
+  fmt::print("\n{:<16} {:>4} {:>9} {:>9} {:>8} {:>8}  clamped\n", "routing layer", "K", "entropy",
+             "keys", "T-score", "D-score");
+  for (const LayerTrees& layer : trees.layers) {
+    const bool quantized = layer.levels > 0;
+    fmt::print("{:<16} {:>4} {:>9} {:>9} {:>8} {:>8}  {} of {}\n", layer.layer,
+               quantized ? fmt::format("{}", layer.levels) : "-",
+               quantized ? fmt::format("{:.4f}", layer.entropy) : "-",
+               quantized ? fmt::format("{:g}", layer.median_keys) : "-", score(layer.t_score),
+               score(layer.d_score), with_commas(layer.clamped), with_commas(layer.couplings));
+  }
+
+  size_t width = 5;
+  for (const auto& name : run.class_names) width = std::max(width, name.size());
+  fmt::print("\n{:>{}} {:>9} {:>9} {:>9}\n", "class", width, "predicted", "keys", "entropy");
+  for (size_t k = 0; k < run.class_names.size(); ++k) {
+    fmt::print("{:>{}} {:>9} {:>9} {:>9.4f}\n", run.class_names[k], width,
+               trees.samples_per_class[k], trees.last().keys_per_class[k],
+               trees.last().entropy_per_class[k]);
+    const size_t shown =
+        std::min(trees.most_frequent[k].size(), static_cast<size_t>(command.trees));
+    for (size_t t = 0; t < shown; ++t)
+      fmt::print("{:>{}} {:>9}   {}\n", "", width, trees.most_frequent[k][t].count,
+                 describe(trees.most_frequent[k][t], last_quantizer));
+  }
+}
+
+void print_json(const LoadedRun& run, const EntropyCommand& command, const Result& result) {
+  nlohmann::json json = {{"model", run.recipe.model},
+                         {"dataset", run.recipe.dataset.name},
+                         {"split", command.run.split},
+                         {"samples", result.plain.samples},
+                         {"accuracy", result.plain.accuracy},
+                         {"loss", result.plain.loss},
+                         {"parameters", result.sparsity.parameters},
+                         {"parameters_nonzero", result.sparsity.nonzero},
+                         {"sparsity", result.sparsity.published()},
+                         {"weights", run.weights.string()},
+                         {"epoch", run.epoch},
+                         {"seed", run.recipe.train.seed},
+                         {"classes", run.class_names}};
+  add_parse_trees(json, result.trees);
+  if (command.trees > 0) {
+    for (const auto& of_class : result.trees.most_frequent) {
+      auto list = nlohmann::json::array();
+      for (size_t t = 0; t < std::min(of_class.size(), static_cast<size_t>(command.trees)); ++t)
+        list.push_back({{"count", of_class[t].count}, {"levels", of_class[t].levels}});
+      json["most_frequent"].push_back(std::move(list));
+    }
+  }
+  fmt::print("{}\n", json.dump());
+}
+
+// The dictionary itself: keys [M, I] as level indices, counts [M] and classes [M].
+void save_dictionary(const std::string& path, const LoadedRun& run, const EntropyCommand& command,
+                     const ParseTreeReport& trees, const Quantizer& quantizer) {
+  std::vector<uint8_t> keys;
+  std::vector<int64_t> counts, classes;
+  int64_t children = 0, without_levels = 0;
+  for (size_t k = 0; k < trees.most_frequent.size(); ++k) {
+    for (const FrequentTree& tree : trees.most_frequent[k]) {
+      if (tree.levels.empty()) {
+        ++without_levels;
+        continue;
+      }
+      children = static_cast<int64_t>(tree.levels.size());
+      keys.insert(keys.end(), tree.levels.begin(), tree.levels.end());
+      counts.push_back(tree.count);
+      classes.push_back(static_cast<int64_t>(k));
+    }
+  }
+  const int64_t rows = static_cast<int64_t>(counts.size());
+  save_safetensors(path,
+                   {{"keys", torch::tensor(keys, torch::kUInt8).view({rows, children})},
+                    {"counts", torch::tensor(counts, torch::kLong)},
+                    {"classes", torch::tensor(classes, torch::kLong)},
+                    {"levels", torch::tensor(quantizer.centres())}},
+                   {{"weights", run.weights.string()},
+                    {"dataset", run.recipe.dataset.name},
+                    {"split", command.run.split},
+                    {"layer", trees.last().layer},
+                    {"keys_without_levels", std::to_string(without_levels)}});
+  fmt::print(stderr, "{}: {} parse trees\n", path, with_commas(rows));
+}
+
+void run_entropy(const EntropyCommand& command) {
+  const bool search = command.levels == "auto";
+  std::vector<int64_t> levels;
+  if (!search && !command.levels.empty()) levels = parse_levels(command.levels);
+  const LoadedRun run = command.run.load();
+  const DataSplits data = run.load_data(command.run.place.data);
+  if (search) levels = found_levels(command, run, data);
+  const Quantizers quantizers = quantizers_of(run, levels);
+  const BatchSource source = run.source(data, command.run.split);
+  EvaluateOptions evaluation = command.run.evaluation(run);
+  Result result;
+  result.sparsity = measure_sparsity(*run.model);
+  {
+    Progress bar("parse trees", 2 * source.size());
+    evaluation.on_progress = [&bar](int64_t done) { bar.update(done); };
+    const size_t trees = command.save.empty() ? static_cast<size_t>(command.trees) : SIZE_MAX;
+    SplitMeasurement measured =
+        measure_split(*run.model, source, quantizers, evaluation, /*scores=*/true, trees);
+    check(measured.trees.has_value(),
+          "the last routing layer of {} is not quantized (its K is 0): give --levels",
+          run.weights.string());
+    result.plain = std::move(measured.plain);
+    result.trees = std::move(*measured.trees);
+  }
+  if (!command.save.empty())
+    save_dictionary(command.save, run, command, result.trees, *quantizers.back());
+  if (command.run.json)
+    print_json(run, command, result);
+  else
+    print_text(run, command, result, *quantizers.back());
+}
+
+}  // namespace
+
+void add_entropy(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "entropy", "Parse trees of a trained network: quantized accuracy, dictionary, entropy");
+  auto options = std::make_shared<EntropyCommand>();
+  options->run.add_to(*command);
+  command->add_option("--levels", options->levels,
+                      "K of the quantizer: one, one per routing layer (11,6; 0 leaves a layer "
+                      "alone), or auto: the lowest that validation accuracy does not notice "
+                      "(default: the recipe's)");
+  command->add_option("--trees", options->trees, "Print the N most frequent trees of each class")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--save", options->save, "Write the dictionary to a safetensors file");
+  command->footer(
+      "Example:\n  remcaps entropy runs/mnist/dr-capsnet-rem/seed-42 --levels 11 --json");
+  command->callback([options] { run_entropy(*options); });
+}
+
+}  // namespace remcaps::cli

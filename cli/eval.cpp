@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/progress.h"
+#include "remcaps/pruning/pruner.h"
+#include "remcaps/training/load.h"
+#include "remcaps/training/parse_trees.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct EvalCommand {
+  std::string path, split = "test", checkpoint;
+  bool json = false;
+  PlaceOptions place;
+};
+
+std::vector<double> per_class_accuracy(const torch::Tensor& confusion) {
+  std::vector<double> result;
+  for (int64_t k = 0; k < confusion.size(0); ++k) {
+    const double images = confusion[k].sum().item<double>();
+    result.push_back(images > 0 ? confusion[k][k].item<double>() / images : std::nan(""));
+  }
+  return result;
+}
+
+std::vector<std::vector<int64_t>> rows(const torch::Tensor& confusion) {
+  std::vector<std::vector<int64_t>> result;
+  for (int64_t k = 0; k < confusion.size(0); ++k) {
+    const torch::Tensor row = confusion[k].contiguous();
+    result.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
+  }
+  return result;
+}
+
+std::string dead(int64_t count, int64_t of, const char* what) {
+  return fmt::format("{} of {} {}", with_commas(count), with_commas(of), what);
+}
+
+void print_layers(const Sparsity& sparsity, const DeadStructures& structures) {
+  fmt::print("\n{:<24} {:>12} {:>12} {:>9}\n", "layer", "parameters", "not zero", "sparsity");
+  for (const auto& layer : sparsity.layers)
+    fmt::print(
+        "{:<24} {:>12} {:>12} {:>7.2f} %{}\n", layer.name, with_commas(layer.parameters),
+        with_commas(layer.nonzero),
+        100 * (1 - static_cast<double>(layer.nonzero) / static_cast<double>(layer.parameters)),
+        layer.prunable ? "" : "  not prunable");
+  fmt::print("without a weight: {}, {}, {}\n",
+             dead(structures.dead_filters, structures.filters, "filters"),
+             dead(structures.dead_blocks, structures.blocks, "matrices W_ij"),
+             dead(structures.dead_capsules, structures.capsules, "child capsules"));
+}
+
+void print_table(const LoadedRun& run, const EvalCommand& options,
+                 const SplitMeasurement& measurement, const Sparsity& sparsity) {
+  const Evaluation& result = measurement.plain;
+  fmt::print("weights     {} (epoch {})\n", run.weights.string(), run.epoch + 1);
+  fmt::print("model       {}\n", run.recipe.model);
+  fmt::print("data        {}, {}: {} images\n", run.recipe.dataset.name, options.split,
+             with_commas(result.samples));
+  fmt::print("accuracy    {:.2f} %\n", result.accuracy * 100);
+  fmt::print("loss        {:.6f}\n", result.loss);
+  if (measurement.trees)
+    fmt::print(
+        "quantized   {:.2f} %, parse trees' entropy {:.4f} bits (remcaps entropy has more)\n",
+        measurement.trees->accuracy_quantized * 100, measurement.trees->last().entropy);
+  fmt::print("parameters  {}, not zero: {}, sparsity {:.2f} % ({:.2f} % of all)\n",
+             with_commas(sparsity.parameters), with_commas(sparsity.nonzero),
+             sparsity.published() * 100, sparsity.overall() * 100);
+
+  // A matrix of more classes would not fit a screen; --json has it all.
+  constexpr size_t kWidest = 20;
+  const auto accuracy = per_class_accuracy(result.confusion);
+  const auto matrix = rows(result.confusion);
+  size_t width = 5;
+  for (const auto& name : run.class_names) width = std::max(width, name.size());
+  const bool show_matrix = matrix.size() <= kWidest;
+  fmt::print("\n{:>{}}  accuracy{}\n", "class", width,
+             show_matrix ? "  images predicted as each class" : "");
+  for (size_t k = 0; k < matrix.size(); ++k) {
+    fmt::print("{:>{}}  {:6.2f} %", run.class_names[k], width, accuracy[k] * 100);
+    if (show_matrix)
+      for (const int64_t count : matrix[k]) fmt::print(" {:5}", count);
+    fmt::print("\n");
+  }
+  if (sparsity.published() > 0) print_layers(sparsity, count_dead_structures(*run.model));
+}
+
+nlohmann::json layers_json(const Sparsity& sparsity) {
+  nlohmann::json layers = nlohmann::json::array();
+  for (const auto& layer : sparsity.layers)
+    layers.push_back({{"layer", layer.name},
+                      {"parameters", layer.parameters},
+                      {"nonzero", layer.nonzero},
+                      {"prunable", layer.prunable}});
+  return layers;
+}
+
+void print_json(const LoadedRun& run, const EvalCommand& options,
+                const SplitMeasurement& measurement, const Sparsity& sparsity) {
+  const Evaluation& result = measurement.plain;
+  const DeadStructures structures = count_dead_structures(*run.model);
+  nlohmann::json json = {{"model", run.recipe.model},
+                         {"dataset", run.recipe.dataset.name},
+                         {"split", options.split},
+                         {"samples", result.samples},
+                         {"accuracy", result.accuracy},
+                         {"loss", result.loss},
+                         {"parameters", sparsity.parameters},
+                         {"parameters_nonzero", sparsity.nonzero},
+                         {"sparsity", sparsity.published()},
+                         {"weights", run.weights.string()},
+                         {"epoch", run.epoch},
+                         {"seed", run.recipe.train.seed},
+                         {"classes", run.class_names},
+                         {"accuracy_per_class", per_class_accuracy(result.confusion)},
+                         {"confusion", rows(result.confusion)},
+                         {"sparsity_overall", sparsity.overall()},
+                         {"sparsity_layers", layers_json(sparsity)},
+                         {"filters", structures.filters},
+                         {"dead_filters", structures.dead_filters},
+                         {"blocks", structures.blocks},
+                         {"dead_blocks", structures.dead_blocks},
+                         {"capsules", structures.capsules},
+                         {"dead_capsules", structures.dead_capsules}};
+  if (measurement.trees) add_parse_trees(json, *measurement.trees);
+  fmt::print("{}\n", json.dump());
+}
+
+void run_eval(const EvalCommand& options) {
+  const LoadedRun run =
+      load_run(options.path, parse_device(options.place.device), options.checkpoint);
+  const DataSplits data = run.load_data(options.place.data);
+  const BatchSource source = run.source(data, options.split);
+  EvaluateOptions evaluation;
+  evaluation.margin = run.recipe.loss.margin(run.epoch);
+  const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
+  SplitMeasurement result;
+  {
+    Progress bar("evaluating", 2 * source.size());  // plain and quantized
+    evaluation.on_progress = [&bar](int64_t done) { bar.update(done); };
+    result = measure_split(*run.model, source, quantizers, evaluation, /*scores=*/true);
+  }
+  check(std::isfinite(result.plain.loss), "{}: the loss on {} is not finite", run.weights.string(),
+        options.split);
+  const Sparsity sparsity = measure_sparsity(*run.model);
+  (options.json ? print_json : print_table)(run, options, result, sparsity);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("eval", "Accuracy, loss and confusion matrix of a trained network");
+  auto options = std::make_shared<EvalCommand>();
+  command
+      ->add_option("run", options->path,
+                   "A run's folder (its best checkpoint, or its last where it was pruned) or a "
+                   "weights file")
+      ->required();
+  command
+      ->add_option("--split", options->split, "train, validation, test or another the data set has")
+      ->capture_default_str();
+  command->add_option("--checkpoint", options->checkpoint,
+                      "Another checkpoint of the run: best, last or epoch-NNNN");
+  options->place.add_to(*command);
+  command->add_flag("--json", options->json, "One JSON object on stdout; accuracies are 0 to 1");
+  command->footer("Example:\n  remcaps eval runs/fashion-mnist/eff-capsnet/seed-42 --json");
+  command->callback([options] { run_eval(*options); });
+}
+
+}  // namespace remcaps::cli

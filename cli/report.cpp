@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "remcaps/base/files.h"
+#include "remcaps/report/html_report.h"
+
+namespace remcaps::cli {
+
+void add_report(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "report", "One HTML file on some runs: numbers, curves, parse trees, an image explorer");
+  struct Command {
+    std::vector<std::filesystem::path> runs;
+    std::filesystem::path out = "report.html";
+    HtmlReportOptions options;
+    PlaceOptions place;
+  };
+  auto options = std::make_shared<Command>();
+  command
+      ->add_option("run", options->runs,
+                   "Run folders or weights files; of one data set they can be compared by image")
+      ->required();
+  command->add_option("--out", options->out, "The file to write")->capture_default_str();
+  command->add_option("--title", options->options.title, "Heading of the report");
+  command
+      ->add_option("--split", options->options.split,
+                   "train, validation, test or another the data set has")
+      ->capture_default_str();
+  command->add_option("--samples", options->options.samples, "Images in the explorer")
+      ->check(CLI::Range(1, 2000))
+      ->capture_default_str();
+  options->place.add_to(*command);
+  command->footer(
+      "Example:\n  remcaps report runs/fashion-mnist/eff-capsnet/seed-42 "
+      "runs/fashion-mnist/eff-capsnet-rem/seed-42 --out report.html\n\n"
+      "The file is complete: it opens in a browser without a network.");
+  command->callback([options] {
+    options->options.data = options->place.data;
+    const HtmlReportSummary summary = write_html_report(
+        options->runs, options->options, parse_device(options->place.device), options->out);
+    fmt::print("{}: {} of {}\n", options->out.string(),
+               human_bytes(static_cast<double>(summary.bytes)), fmt::join(summary.runs, "; "));
+  });
+}
+
+}  // namespace remcaps::cli

@@ -1,0 +1,74 @@
+#include "cli/run_options.h"
+
+#include <charconv>
+#include <sstream>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/progress.h"
+
+namespace remcaps::cli {
+
+void RunOptions::add_to(CLI::App& command) {
+  command
+      .add_option("run", path,
+                  "A run's folder (its best checkpoint, or its last where it was pruned) or a "
+                  "weights file")
+      ->required();
+  command.add_option("--split", split, "train, validation, test or another the data set has")
+      ->capture_default_str();
+  command.add_option("--checkpoint", checkpoint,
+                     "Another checkpoint of the run: best, last or epoch-NNNN");
+  command.add_option("--batch", batch, "Images per forward pass")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+  place.add_to(command);
+  command.add_flag("--json", json, "One JSON object on stdout; accuracies are 0 to 1");
+}
+
+LoadedRun RunOptions::load() const {
+  return load_run(path, parse_device(place.device), checkpoint);
+}
+
+EvaluateOptions RunOptions::evaluation(const LoadedRun& run) const {
+  EvaluateOptions options;
+  options.batch = batch;
+  options.margin = run.recipe.loss.margin(run.epoch);
+  return options;
+}
+
+std::vector<int64_t> parse_levels(const std::string& text) {
+  std::vector<int64_t> levels;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || value < 0 || value == 1 ||
+        value > 256)
+      throw UsageError(fmt::format(
+          "--levels {}: {} is no number of levels; expected auto, or 2 to 256 (0: leave the layer "
+          "alone), one for all routing layers or one each, as in 11,6",
+          text, word.empty() ? "\"\"" : word));
+    levels.push_back(value);
+  }
+  if (levels.empty()) throw UsageError("--levels is empty; expected auto, a K or one per layer");
+  return levels;
+}
+
+LevelChoice choose_with_progress(const LoadedRun& run, const BatchSource& source,
+                                 LevelOptions options, EvaluateOptions evaluation) {
+  options.bins = run.recipe.quantize.form == "bins";
+  const size_t passes = 1 + level_candidates(options).size() * run.model->routing_layers().size();
+  Progress bar("levels", static_cast<int64_t>(passes) * source.size());
+  int64_t before = 0;
+  evaluation.on_progress = [&](int64_t done) { bar.update(before + done); };
+  return find_levels(*run.model, source, options, evaluation,
+                     [&](int64_t pass, int64_t) { before = pass * source.size(); });
+}
+
+Quantizers quantizers_of(const LoadedRun& run, const std::vector<int64_t>& levels) {
+  QuantizeOptions options = run.recipe.quantize;
+  if (!levels.empty()) options.levels = levels;
+  return options.quantizers(run.model->routing_layers().size());
+}
+
+}  // namespace remcaps::cli

@@ -1,0 +1,47 @@
+#include "remcaps/report/table.h"
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "remcaps/base/error.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct TableCommand {
+  std::string name, format = "text";
+  std::vector<std::filesystem::path> runs;
+};
+
+void list_tables() {
+  fmt::print("{:<22} {:<9} what it shows\n", "table", "paper's");
+  for (const PaperTable& table : paper_tables())
+    fmt::print("{:<22} {:<9} {}\n", table.name, table.paper.empty() ? "-" : table.paper,
+               table.title);
+}
+
+void run_table(const TableCommand& command) {
+  if (command.name == "list") return list_tables();
+  const PaperTable& table = paper_table(command.name);
+  const RunResults results = find_results(
+      command.runs.empty() ? std::vector<std::filesystem::path>{"runs"} : command.runs);
+  fmt::print("{}", render_table(table, results, command.format));
+}
+
+}  // namespace
+
+void add_table(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("table", "One of the paper's tables, our numbers beside the paper's");
+  auto options = std::make_shared<TableCommand>();
+  command->add_option("name", options->name, "The table; `list` names them all")->required();
+  command->add_option("runs", options->runs,
+                      "Run folders, or folders with runs somewhere below (default: runs)");
+  command->add_option("--format", options->format, "text, markdown, latex, csv or json")
+      ->capture_default_str()
+      ->check(CLI::IsMember(table_formats()));
+  command->footer("Examples:\n  remcaps table list\n  remcaps table mnist runs --format latex");
+  command->callback([options] { run_table(*options); });
+}
+
+}  // namespace remcaps::cli

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "remcaps/base/error.h"
+#include "remcaps/training/launch.h"
+#include "remcaps/training/load.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct TrainCommand {
+  std::string recipe, seeds, out;
+  std::vector<std::string> overrides;
+  int64_t seed = -1, epochs = -1;
+  double minutes = -1;
+  bool json = false;
+  PlaceOptions place;
+
+  std::vector<int64_t> wanted_seeds(const Recipe& loaded) const {
+    if (!seeds.empty()) return parse_seeds(seeds);
+    return {loaded.train.seed};
+  }
+
+  std::vector<std::string> all_overrides() const {
+    std::vector<std::string> all = overrides;
+    if (seed >= 0) all.push_back(fmt::format("train.seed={}", seed));
+    if (epochs >= 0) all.push_back(fmt::format("train.epochs={}", epochs));
+    if (minutes >= 0) all.push_back(fmt::format("train.minutes={}", minutes));
+    return all;
+  }
+
+  void run() const {
+    Recipe loaded = load_recipe(recipe, all_overrides());
+    const std::vector<int64_t> list = wanted_seeds(loaded);
+    const torch::Device device = parse_device(place.device);
+    const std::filesystem::path root = data_root(place.data);
+    const DataSplits data = load_dataset(loaded.dataset, root);
+    nlohmann::json runs = nlohmann::json::array();
+    for (const int64_t each : list) {
+      loaded.train.seed = each;
+      const auto trainer = start_run(
+          loaded, data, out.empty() ? default_runs_folder(loaded) : std::filesystem::path(out),
+          root, device);
+      fmt::print(stderr, "{} on {}, seed {}, {}: {}\n", loaded.model, loaded.dataset.name, each,
+                 device.str(), trainer->folder().path().string());
+      const RunSummary summary = trainer->run();
+      if (json)
+        runs.push_back(to_json(summary));
+      else
+        fmt::print("{}", to_text(summary));
+      std::fflush(stdout);
+    }
+    if (json) fmt::print("{}\n", nlohmann::json{{"runs", runs}}.dump());
+  }
+};
+
+struct ResumeCommand {
+  std::string folder;
+  int64_t epochs = -1;
+  double minutes = -1;
+  bool json = false;
+  PlaceOptions place;
+
+  void run() const {
+    const RunFolder run = RunFolder::open(folder);
+    Recipe recipe = read_run_recipe(run);
+    if (epochs >= 0) recipe.train.epochs = epochs;
+    if (minutes >= 0) recipe.train.minutes = minutes;
+    const torch::Device device = parse_device(place.device);
+    const DataSplits data = load_dataset(recipe.dataset, run_data_root(run, place.data));
+    const RunSummary summary = Trainer(recipe, data, run, device).run();
+    if (json)
+      fmt::print("{}\n", to_json(summary).dump());
+    else
+      fmt::print("{}", to_text(summary));
+  }
+};
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto* command = app.add_subcommand("train", "Train a network from a recipe");
+  auto options = std::make_shared<TrainCommand>();
+  command
+      ->add_option("recipe", options->recipe,
+                   "A recipe's name (fashion-mnist/eff-capsnet) or its file")
+      ->required();
+  auto* seed = command->add_option("--seed", options->seed, "Seed of weights, order, augmentation")
+                   ->check(CLI::NonNegativeNumber);
+  command->add_option("--seeds", options->seeds, "Several runs, one after another: 42..46 or 42,45")
+      ->excludes(seed);
+  command->add_option("--epochs", options->epochs, "Limit; short for --set train.epochs=N")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--minutes", options->minutes, "Limit; short for --set train.minutes=M")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--set", options->overrides,
+                   "Change a key of the recipe, repeatable: train.lr=0.002")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->add_option(
+      "--out", options->out,
+      "Folder for the runs (default: runs/<data set>/<recipe>); each is in seed-<n> "
+      "there, never over an existing one");
+  options->place.add_to(*command);
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->footer(
+      "Example:\n"
+      "  remcaps train fashion-mnist/eff-capsnet --seeds 42..46 --epochs 20\n\n"
+      "Ctrl-C finishes the step, saves and tells how to go on (exit code 130).");
+  command->callback([options] { options->run(); });
+}
+
+void add_resume(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("resume", "Go on with a run that was interrupted or killed, exactly");
+  auto options = std::make_shared<ResumeCommand>();
+  command->add_option("run", options->folder, "The run's folder")->required();
+  command->add_option("--epochs", options->epochs, "A new limit; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--minutes", options->minutes, "A new limit, earlier time counted; 0: none")
+      ->check(CLI::NonNegativeNumber);
+  options->place.add_to(*command);
+  command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->footer("Example:\n  remcaps resume runs/fashion-mnist/eff-capsnet/seed-42");
+  command->callback([options] { options->run(); });
+}
+
+}  // namespace remcaps::cli

@@ -1,0 +1,54 @@
+// A folder to run the program in, and a short training run on real Fashion-MNIST images.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/files.h"
+#include "tests/cli/program.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps::testing {
+
+class CliTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES, 1);
+    // Tests run side by side: waiting threads of one would take the cores of the other.
+    setenv("OMP_NUM_THREADS", "1", 1);
+    if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
+      GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
+  }
+
+  ProgramResult remcaps(const std::vector<std::string>& arguments,
+                        const Program::Options& options = {}) const {
+    return run_program(folder_.path(), arguments, options);
+  }
+
+  /// `train` of Eff-CapsNet on 96 images, 6 steps an epoch.
+  static std::vector<std::string> short_training(const std::string& out,
+                                                 const std::vector<std::string>& more = {},
+                                                 int64_t epochs = 2) {
+    std::vector<std::string> arguments = {"train", "fashion-mnist/eff-capsnet", "--out", out};
+    for (const char* setting : {"dataset.limit_train=96", "dataset.limit_test=32",
+                                "dataset.validation=32", "train.batch=16", "metrics.every=1"})
+      arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), {"--device", "cpu", "--epochs", std::to_string(epochs)});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  /// Error messages are one line on stderr.
+  static void expect_one_line(const ProgramResult& result, int exit_code, const std::string& part) {
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_THAT(result.err, ::testing::HasSubstr(part));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+
+  TemporaryFolder folder_;
+};
+
+}  // namespace remcaps::testing

@@ -1,0 +1,31 @@
+# Variables: BUILD (a built tree), EXAMPLES, GENERATOR, COMPILER, LAUNCHER, PREFIX_PATH
+set(folder ${BUILD}/install-test)
+file(REMOVE_RECURSE ${folder})
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    string(JOIN " " command ${ARGV})
+    message(FATAL_ERROR "${command}\nended with ${result}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${folder}/prefix)
+run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${folder}/build -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
+    "-DCMAKE_PREFIX_PATH=${folder}/prefix;${PREFIX_PATH}" -D CMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${folder}/build)
+
+run(${folder}/build/example_own_network ${folder}/own.safetensors)
+if(NOT output MATCHES "sparsity [1-9]")
+  message(FATAL_ERROR "example_own_network pruned nothing:\n${output}")
+endif()
+run(${folder}/prefix/bin/remcaps info)
+run(${CMAKE_COMMAND} -E chdir ${folder} ${folder}/prefix/bin/remcaps
+    train fashion-mnist/eff-capsnet --epochs 1 --set dataset.limit_train=256
+    --set dataset.limit_test=128 --device cpu --out ${folder}/run)
+run(${folder}/build/example_embed ${folder}/run/last.safetensors)
+if(NOT output MATCHES "predicted")
+  message(FATAL_ERROR "example_embed said nothing:\n${output}")
+endif()

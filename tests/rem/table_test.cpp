@@ -1,0 +1,162 @@
+#include "remcaps/report/table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/report/reproduction.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TableTest : public ::testing::Test {
+ protected:
+  /// A finished run with the numbers a table reads.
+  void add_run(const std::string& recipe, int64_t seed, double accuracy, double quantized,
+               std::vector<double> entropies, double sparsity, int64_t left,
+               std::vector<int64_t> keys = {3, 5}, int64_t epochs = 10,
+               const std::string& suffix = "") {
+    double mean = 0;
+    for (const double entropy : entropies) mean += entropy / static_cast<double>(entropies.size());
+    const json summary = {{"recipe", recipe},
+                          {"seed", seed},
+                          {"epochs", epochs},
+                          {"accuracy", accuracy},
+                          {"accuracy_quantized", quantized},
+                          {"entropy", mean},
+                          {"entropy_per_class", entropies},
+                          {"keys_per_class", keys},
+                          {"median_keys", 4},
+                          {"sparsity", sparsity},
+                          {"parameters_nonzero", left},
+                          {"splits",
+                           {{"familiar", {{"accuracy_quantized", 0.9}, {"entropy", 1.5}}},
+                            {"novel", {{"accuracy_quantized", 0.8}, {"entropy", 2.5}}}}}};
+    const auto folder = folder_.path() / recipe / fmt::format("seed-{}{}", seed, suffix);
+    make_folder(folder);
+    write_atomically(folder / "summary.json", summary.dump());
+  }
+  RunResults results() const { return find_results({folder_.path()}); }
+
+  testing::TemporaryFolder folder_;
+};
+
+const PaperCell kAccuracy = {"mnist/dr-capsnet-rem", Metric::kAccuracyQuantized, "test", -1, {}};
+
+TEST_F(TableTest, AggregatesOverSeedsAsPublished) {
+  add_run("mnist/dr-capsnet-rem", 43, 0.95, 0.94, {3, 5}, 0.8, 800, {10, 20});
+  add_run("mnist/dr-capsnet-rem", 42, 0.97, 0.96, {1, 5}, 0.9, 700, {30, 40});
+  add_run("mnist/dr-capsnet-rem", 44, 0.96, 0.95, {2, 2}, 0.7, 900, {50, 0});
+  const RunResults all = results();
+  PaperCell cell = kAccuracy;
+  auto ours = aggregate(all, cell);
+  ASSERT_TRUE(ours);
+  EXPECT_NEAR(ours->value, 95, 1e-9);
+  EXPECT_NEAR(*ours->over_seeds, std::sqrt(2.0 / 3), 1e-9);
+  EXPECT_THAT(ours->seeds, ElementsAre(42, 43, 44));
+
+  cell.metric = Metric::kEntropy;
+  ours = aggregate(all, cell);
+  EXPECT_NEAR(ours->value, 3, 1e-9);          // of 4, 3 and 2
+  EXPECT_NEAR(*ours->over_classes, 1, 1e-9);  // classes have 2 and 4
+  EXPECT_NEAR(*ours->over_seeds, std::sqrt(2.0 / 3), 1e-9);
+
+  cell.metric = Metric::kSparsity;
+  EXPECT_NEAR(aggregate(all, cell)->value, 80, 1e-9);
+  EXPECT_FALSE(aggregate(all, cell)->over_seeds.has_value());
+
+  cell.metric = Metric::kKeys;
+  cell.class_index = 1;
+  EXPECT_EQ(aggregate(all, cell)->value, 20);
+
+  cell.metric = Metric::kParameters;
+  EXPECT_EQ(aggregate(all, cell)->value, 700) << "of the best seed, 42";
+}
+
+TEST_F(TableTest, OtherSplitsComeFromTheirOwnPartOfTheSummary) {
+  add_run("smallnorb/eff-capsnet-azimuth", 42, 0.5, 0.5, {1}, 0, 10);
+  const RunResults all = results();
+  PaperCell cell{"smallnorb/eff-capsnet-azimuth", Metric::kAccuracyQuantized, "novel", -1, {}};
+  EXPECT_NEAR(aggregate(all, cell)->value, 80, 1e-9);
+  cell.split = "familiar";
+  EXPECT_NEAR(aggregate(all, cell)->value, 90, 1e-9);
+  cell.split = "elsewhere";
+  EXPECT_FALSE(aggregate(all, cell).has_value());
+}
+
+TEST_F(TableTest, OfTwoRunsOfOneSeedTheLongerCounts) {
+  add_run("mnist/dr-capsnet-rem", 42, 0.9, 0.9, {1}, 0, 10, {1}, 5);
+  add_run("mnist/dr-capsnet-rem", 42, 0.8, 0.8, {1}, 0, 10, {1}, 50, "-2");
+  const RunResults all = results();
+  ASSERT_EQ(all.at("mnist/dr-capsnet-rem").size(), 1u);
+  EXPECT_NEAR(aggregate(all, kAccuracy)->value, 80, 1e-9);
+}
+
+TEST_F(TableTest, ShowsOursAndThePapersInEveryFormat) {
+  add_run("mnist/dr-capsnet", 42, 0.9951, 0.9950, {9, 10}, 0, 6804384);
+  add_run("mnist/dr-capsnet-rem", 42, 0.9953, 0.9952, {2, 4}, 0.8687, 893111);
+  const PaperTable& table = paper_table("mnist");
+  const std::string text = render_table(table, results(), "text");
+  EXPECT_THAT(text, HasSubstr("99.57±0.02"));  // the paper's vanilla
+  EXPECT_THAT(text, HasSubstr("99.51"));
+  EXPECT_THAT(text, HasSubstr("3.00±1.00"));
+  EXPECT_THAT(text, HasSubstr("86.87"));
+  EXPECT_THAT(text, HasSubstr("893k"));
+  EXPECT_THAT(text, HasSubstr("No run yet of: mnist/gamma-capsnet"));
+  EXPECT_THAT(text, HasSubstr("over seeds"));
+
+  EXPECT_THAT(render_table(table, results(), "markdown"), HasSubstr("| DR-CapsNet+REM | ours |"));
+  const std::string latex = render_table(table, results(), "latex");
+  EXPECT_THAT(latex, HasSubstr("3.00$\\pm$1.00"));
+  EXPECT_THAT(latex, HasSubstr("accuracy (\\%)"));
+  EXPECT_THAT(latex, Not(HasSubstr("&  &  &  &  \\\\\n&")));
+  EXPECT_THAT(render_table(table, results(), "csv"),
+              HasSubstr("DR-CapsNet+REM,entropy,mnist/dr-capsnet-rem,test,entropy,42,3,0,1,4.16"));
+  const json parsed = json::parse(render_table(table, results(), "json"));
+  EXPECT_EQ(parsed.at("table"), "mnist");
+  EXPECT_EQ(parsed.at("runs").size(), 2u);
+}
+
+TEST_F(TableTest, CellsAreAsManyAsColumnsInEveryTable) {
+  for (const PaperTable& table : paper_tables()) {
+    for (const PaperRow& row : table.rows) {
+      EXPECT_EQ(row.cells.size(), table.columns.size()) << table.name;
+      EXPECT_EQ(row.labels.size(), table.labels.size()) << table.name;
+    }
+    for (const std::string& format : table_formats())
+      EXPECT_NO_THROW(render_table(table, {}, format)) << table.name << " " << format;
+  }
+}
+
+TEST_F(TableTest, UnknownNamesAndBrokenSummariesAreErrors) {
+  EXPECT_THROW(paper_table("minst"), UsageError);
+  EXPECT_THROW(find_results({folder_ / "nowhere"}), Error);
+  write_atomically(folder_ / "summary.json", std::string_view("{\"seed\": 1"));
+  EXPECT_THROW(results(), Error);
+}
+
+TEST_F(TableTest, PlanTellsFinishedInterruptedAndMissingRunsApart) {
+  add_run("mnist/dr-capsnet", 42, 0.9, 0.9, {1}, 0, 10);
+  const auto interrupted = folder_.path() / "mnist/dr-capsnet-rem/seed-42";
+  make_folder(interrupted);
+  write_atomically(interrupted / "state.safetensors", std::string_view("x"));
+  ReproduceOptions options;
+  options.runs = folder_.path();
+  options.seeds = {42, 43};
+  const auto plan = plan_runs(reproduction("levels"), options);
+  std::vector<PlannedRun::State> states;
+  for (const PlannedRun& run : plan) states.push_back(run.state);
+  using State = PlannedRun::State;
+  EXPECT_THAT(states,
+              ElementsAre(State::kFinished, State::kMissing, State::kInterrupted, State::kMissing));
+}
+
+}  // namespace
+}  // namespace remcaps

@@ -1,0 +1,355 @@
+// The HTML report's data: codes of couplings, images, the page, and a whole report of real images.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <regex>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/report/html_report.h"
+#include "remcaps/report/html_report_couplings.h"
+#include "remcaps/report/html_report_run.h"
+#include "remcaps/training/checkpoint.h"
+#include "remcaps/training/context.h"
+#include "tests/temporary_folder.h"
+
+namespace remcaps::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The page's side of pack_bytes().
+std::string unpack_bytes(const std::string& text, size_t size) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string packed;
+  uint32_t group = 0;
+  int bits = 0;
+  for (const char character : text) {
+    if (character == '=') break;
+    group = group << 6 | static_cast<uint32_t>(digits.find(character));
+    if ((bits += 6) < 8) continue;
+    bits -= 8;
+    packed += static_cast<char>(group >> bits & 0xff);
+  }
+  std::string bytes(size, '\0');
+  uLongf length = size;
+  EXPECT_EQ(
+      uncompress(reinterpret_cast<Bytef*>(bytes.data()), &length,
+                 reinterpret_cast<const Bytef*>(packed.data()), static_cast<uLong>(packed.size())),
+      Z_OK);
+  EXPECT_EQ(length, size);
+  return bytes;
+}
+
+std::string blob_of(const std::string& page, const json& reference) {
+  const std::string open = fmt::format(R"(id="blob-{}">)", reference["blob"].get<int>());
+  const size_t begin = page.find(open) + open.size();
+  size_t size = reference["type"] == "uint16" ? 2 : 1;
+  for (const auto& extent : reference["shape"]) size *= extent.get<size_t>();
+  return unpack_bytes(page.substr(begin, page.find('<', begin) - begin), size);
+}
+
+json data_of(const std::string& page) {
+  const std::string open = R"(id="report-data">)";
+  const size_t begin = page.find(open) + open.size();
+  return json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST(HtmlReportPage, PacksBytesOfAnyLength) {
+  for (const size_t size : {0u, 1u, 2u, 3u, 1000u}) {
+    std::string bytes;
+    for (size_t k = 0; k < size; ++k) bytes += static_cast<char>(k * k * 31);
+    EXPECT_EQ(unpack_bytes(pack_bytes(bytes), size), bytes);
+  }
+}
+
+TEST(HtmlReportPage, HoldsItsDataOnceAndAsksForNothing) {
+  PageBlobs blobs;
+  const json reference = blobs.add(torch::arange(6).to(torch::kUInt8).view({2, 3}));
+  const std::string page = html_page({{"images", reference}}, blobs);
+  EXPECT_EQ(blob_of(page, data_of(page)["images"]), std::string("\0\1\2\3\4\5", 6));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_FALSE(std::regex_search(page, std::regex(R"((src|href)="?(https?:)?//)")));
+}
+
+TEST(HtmlReportPage, NamesCannotEndTheElementTheyStandIn) {
+  const json report = {{"title", "</script><script>alert(1)</script>"}};
+  const std::string page = html_page(report, {});
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert(1)")));
+  EXPECT_EQ(data_of(page), report);
+}
+
+TEST(CouplingCodes, KeepTheLevelAndComeCloseToTheCoupling) {
+  const Tensor couplings = torch::linspace(0, 1, 997);
+  const std::vector<Quantizer> quantizers = {Quantizer::uniform(2),  Quantizer::uniform(6),
+                                             Quantizer::uniform(11), Quantizer::uniform(21),
+                                             Quantizer::bins(128),   Quantizer::uniform(256)};
+  for (const Quantizer& quantizer : quantizers) {
+    const CouplingCodes codes{quantizer};
+    const Tensor levels = codes.levels_of(quantizer.quantize(couplings));
+    const Tensor encoded = codes.encode(levels, couplings);
+    const Tensor decoded =
+        torch::tensor(codes.decode(), torch::kDouble).take(encoded.to(torch::kLong));
+    EXPECT_TRUE(quantizer.indices(decoded).equal(quantizer.indices(couplings)))
+        << quantizer.levels();
+    const double step = (decoded - couplings).abs().max().item<double>();
+    EXPECT_LT(step, 1.0 / 120) << quantizer.levels();
+    EXPECT_LE(codes.decode().size(), 256u);
+  }
+}
+
+TEST(CouplingCodes, OfAnUnquantizedLayerAre256Steps) {
+  const CouplingCodes codes{std::nullopt};
+  const Tensor couplings = torch::tensor({-0.2, 0.0, 0.5, 1.0, 1.3});
+  const Tensor encoded = codes.encode(codes.levels_of(couplings), couplings);
+  EXPECT_TRUE(encoded.equal(torch::tensor({0, 0, 128, 255, 255}).to(torch::kUInt8)));
+}
+
+TEST(CouplingCodes, TheQuantizedPassDecidesTheLevel) {
+  const CouplingCodes codes{Quantizer::uniform(11)};
+  // Behind another quantized layer the plain pass can be on another level.
+  const Tensor encoded = codes.encode(torch::tensor({4}).to(torch::kUInt8), torch::tensor({0.51}));
+  EXPECT_EQ(encoded[0].item<int64_t>() / 23, 4);
+}
+
+// Two images, four children on a map of 2 x 2, two classes; the first image is of class 1.
+Forward small_forward() {
+  RoutingTrace trace;
+  trace.layer = "class";
+  trace.coupling = torch::tensor({0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6,  //
+                                  0.9, 0.1, 0.8, 0.2, 0.7, 0.3, 0.6, 0.4})
+                       .view({2, 4, 2});
+  trace.child_activations = torch::full({2, 4}, 0.5);
+  trace.grids = {{0, 1, 2, 2, 4, 2, 1}};
+  Forward forward;
+  forward.activations = torch::tensor({0.2, 0.9, 0.8, 0.1}).view({2, 2});
+  forward.routings = {trace};
+  return forward;
+}
+
+json explorer_within(size_t budget, PageBlobs& blobs) {
+  ExplorerData data({Quantizer::uniform(11)}, 2);
+  const Tensor rows = torch::arange(2);
+  data.add_quantized(small_forward(), rows, {8, 8}, "net");
+  data.add_plain(small_forward(), rows);
+  return data.to_json(blobs, budget);
+}
+
+TEST(ExplorerData, KeepsAllCouplingsWhereTheyFit) {
+  PageBlobs blobs;
+  const json explorer = explorer_within(1'000'000, blobs);
+  EXPECT_EQ(explorer["predicted"], json({1, 0}));
+  const json& layer = explorer["layers"][0];
+  EXPECT_EQ(layer["columns"], "all");
+  EXPECT_EQ(layer["couplings"]["shape"], json({2, 4, 2}));
+  EXPECT_EQ(explorer["activations"]["type"], "uint16");
+  EXPECT_TRUE(explorer["saliency"].is_null()) << "the page computes it from the couplings";
+  const std::string codes =
+      unpack_bytes(blobs.texts()[layer["couplings"]["blob"].get<size_t>()], 16);
+  for (size_t k = 0; k < 8; ++k) {
+    const double decoded = layer["decode"][static_cast<uint8_t>(codes[k])].get<double>();
+    EXPECT_NEAR(decoded, small_forward().routings[0].coupling.flatten()[k].item<double>(), 0.005);
+  }
+}
+
+// Random couplings, which do not compress: two images, 400 children on four maps, two classes.
+json random_explorer_within(size_t budget, PageBlobs& blobs) {
+  Forward forward = small_forward();
+  torch::manual_seed(1);
+  forward.routings[0].coupling = torch::rand({2, 400, 2});
+  forward.routings[0].child_activations = torch::full({2, 400}, 0.5);
+  forward.routings[0].grids = {{0, 4, 10, 10, 100, 10, 1}};
+  ExplorerData data({Quantizer::uniform(11)}, 2);
+  data.add_quantized(forward, torch::arange(2), {8, 8}, "net");
+  data.add_plain(forward, torch::arange(2));
+  return data.to_json(blobs, budget);
+}
+
+size_t bytes_in(const PageBlobs& blobs) {
+  size_t bytes = 0;
+  for (const std::string& text : blobs.texts()) bytes += text.size();
+  return bytes;
+}
+
+TEST(ExplorerData, KeepsThePredictedColumnWhereAllDoNotFit) {
+  PageBlobs whole, part;
+  EXPECT_EQ(random_explorer_within(1'000'000, whole)["layers"][0]["columns"], "all");
+  const size_t budget = bytes_in(whole) - 1;
+  const json layer = random_explorer_within(budget, part)["layers"][0];
+  EXPECT_EQ(layer["columns"], "predicted");
+  EXPECT_EQ(layer["couplings"]["shape"], json({2, 400}));
+  EXPECT_LE(bytes_in(part), budget);
+}
+
+TEST(ExplorerData, KeepsSaliencyMapsWhereNoCouplingsFit) {
+  PageBlobs blobs;
+  const json explorer = random_explorer_within(500, blobs);
+  EXPECT_EQ(explorer["layers"][0]["columns"], "none");
+  EXPECT_EQ(explorer["saliency"]["shape"], json({2, 8, 8}));
+  EXPECT_EQ(explorer["saliency_max"].size(), 2);
+  EXPECT_LE(bytes_in(blobs), 500u);
+}
+
+TEST(ReadMetrics, TellsMissingNumbersFromZeros) {
+  TemporaryFolder folder;
+  write_atomically(folder / "metrics.csv", "epoch,entropy,keys\n0,,\n1,2.5,0\n");
+  const json columns = read_metrics(folder / "metrics.csv");
+  EXPECT_EQ(columns["epoch"], json({0.0, 1.0}));
+  EXPECT_EQ(columns["entropy"], json({nullptr, 2.5}));
+  EXPECT_EQ(columns["keys"], json({nullptr, 0.0}));
+  EXPECT_EQ(read_metrics(folder / "absent.csv"), json::object());
+}
+
+TEST(ReadMetrics, NamesTheLineThatIsDamaged) {
+  TemporaryFolder folder;
+  write_atomically(folder / "metrics.csv", "epoch,loss\n0,0.5\n1,abc\n");
+  try {
+    read_metrics(folder / "metrics.csv");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("line 3, loss is \"abc\"; expected a number"));
+  }
+}
+
+Dataset grey_images(int64_t count, int64_t side) {
+  Dataset data;
+  data.images = torch::arange(count).view({-1, 1, 1, 1}).expand({count, 1, side, side});
+  data.images = data.images.remainder(256).to(torch::kUInt8).contiguous();
+  data.labels = torch::arange(count).remainder(2);
+  return data;
+}
+
+TEST(ReportImages, AreTheSameOnesForEveryRun) {
+  const ReportImages one(grey_images(100, 8), {"a", "b"}, {}, 20);
+  const ReportImages other(grey_images(100, 8), {"a", "b"}, {}, 20);
+  EXPECT_EQ(one.places(), other.places());
+  EXPECT_EQ(one.places().size(), 20u);
+  EXPECT_TRUE(std::is_sorted(one.places().begin(), one.places().end()));
+}
+
+TEST(ReportImages, LargeOnesAreShownSmall) {
+  Dataset data;
+  data.images = torch::full({60, 3, 128, 128}, 7).to(torch::kUInt8);
+  data.labels = torch::zeros({60}, torch::kLong);
+  ReportImages images(data, {"a"}, {}, 60, /*share=*/0.1);
+  const std::vector<int64_t> size = images.shown_size();
+  EXPECT_LE(size[0] * size[1] * 3 * 60, 300'000);
+  EXPECT_GE(size[0], 24);
+  PageBlobs blobs;
+  const json described = images.to_json(blobs);
+  EXPECT_EQ(described["images"]["shape"], json({60, 3, size[0], size[1]}));
+}
+
+TEST(ReportImages, TheGalleryHoldsAnImageOnceAndMeans) {
+  ReportImages images(grey_images(10, 8), {"a", "b"}, {}, 4);
+  EXPECT_EQ(images.add_to_gallery(7), images.add_to_gallery(7));
+  const int64_t mean = images.add_mean_to_gallery({2, 6});
+  PageBlobs blobs;
+  const json gallery = images.to_json(blobs)["gallery"];
+  EXPECT_EQ(gallery["shape"], json({2, 1, 8, 8}));
+  const std::string bytes = unpack_bytes(blobs.texts()[gallery["blob"].get<size_t>()], 2 * 64);
+  EXPECT_EQ(bytes[static_cast<size_t>(mean) * 64], 4);
+}
+
+class HtmlReport : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
+      GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
+  }
+
+  // A network that was never trained has parse trees as well.
+  std::filesystem::path weights(const std::string& model, int64_t seed) {
+    const YAML::Node node = YAML::Load(fmt::format(
+        "{{dataset: {{name: fashion-mnist, limit_train: 10, limit_test: 60, validation: 10}}, "
+        "model: {{name: {}}}, train: {{seed: {}}}}}",
+        model, seed));
+    WeightsInfo info;
+    info.recipe = parse_recipe(node, "fashion-mnist/" + model);
+    info.context = *known_context(info.recipe);
+    for (int c = 0; c < 10; ++c) info.class_names.push_back(fmt::format("<class {}>", c));
+    const auto network = build_model(info.recipe, info.context);
+    const auto path = folder_ / fmt::format("{}-{}.safetensors", model, seed);
+    save_weights(path, *network, info);
+    return path;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(HtmlReport, OfTwoRunsSharesTheirImages) {
+  HtmlReportOptions options;
+  options.samples = 25;
+  const auto file = folder_ / "report.html";
+  const HtmlReportSummary summary = write_html_report(
+      {weights("eff-capsnet", 1), weights("eff-capsnet", 2)}, options, torch::kCPU, file);
+  EXPECT_EQ(summary.runs, (std::vector<std::string>{"eff-capsnet, seed 1", "eff-capsnet, seed 2"}));
+  const std::string page = read_file(file);
+  EXPECT_EQ(summary.bytes, page.size());
+  const json report = data_of(page);
+  EXPECT_EQ(report["title"], "eff-capsnet on fashion-mnist");
+  ASSERT_EQ(report["datasets"].size(), 1);
+  EXPECT_EQ(report["datasets"][0]["samples"], 60);
+  EXPECT_EQ(report["datasets"][0]["images"]["shape"], json({25, 1, 28, 28}));
+  ASSERT_EQ(report["runs"].size(), 2);
+  for (const json& run : report["runs"]) {
+    EXPECT_EQ(run["dataset"], 0);
+    EXPECT_EQ(run["paper"]["arm"], "Q");
+    EXPECT_EQ(run["paper"]["accuracy"], json({93.31, 0.31}));
+    EXPECT_EQ(run["paper"]["entropy"], json({3.88, 1.1}));
+    EXPECT_EQ(run["parameters"], 161824);
+    EXPECT_EQ(run["layers"][0]["children"], 16);
+    EXPECT_EQ(run["layers"][0]["levels"], 11);
+    EXPECT_EQ(run["explorer"]["layers"][0]["couplings"]["shape"], json({25, 16, 10}));
+    EXPECT_EQ(run["explorer"]["predicted"].size(), 25);
+    int64_t images = 0;
+    for (size_t c = 0; c < 10; ++c) {
+      images += run["samples_per_class"][c].get<int64_t>();
+      int64_t listed = 0;
+      for (const json& tree : run["dictionary"][c]) listed += tree["count"].get<int64_t>();
+      EXPECT_LE(listed, run["samples_per_class"][c].get<int64_t>());
+      EXPECT_EQ(run["dictionary"][c].empty(), run["samples_per_class"][c] == 0);
+    }
+    EXPECT_EQ(images, 60);
+  }
+}
+
+TEST_F(HtmlReport, TheCodesAreThoseOfTheDictionaries) {
+  HtmlReportOptions options;
+  options.samples = 60;  // all images: the explorer's trees are the dictionaries'
+  const auto file = folder_ / "report.html";
+  write_html_report({weights("eff-capsnet", 3)}, options, torch::kCPU, file);
+  const std::string page = read_file(file);
+  const json run = data_of(page)["runs"][0];
+  const std::string codes = blob_of(page, run["explorer"]["layers"][0]["couplings"]);
+  std::vector<std::set<std::string>> keys(10);
+  for (size_t image = 0; image < 60; ++image) {
+    const size_t predicted = run["explorer"]["predicted"][image].get<size_t>();
+    std::string key;
+    for (size_t i = 0; i < 16; ++i)
+      key += static_cast<char>(static_cast<uint8_t>(codes[(image * 16 + i) * 10 + predicted]) / 23);
+    keys[predicted].insert(key);
+  }
+  for (size_t c = 0; c < 10; ++c) EXPECT_EQ(run["keys_per_class"][c], keys[c].size()) << c;
+}
+
+TEST_F(HtmlReport, NothingIsLeftBehindWhereARunIsMissing) {
+  const auto file = folder_ / "report.html";
+  EXPECT_THROW(write_html_report({folder_ / "no-such-run"}, {}, torch::kCPU, file), Error);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST_F(HtmlReport, AFolderInItsPlaceIsFoundBeforeAnythingIsMeasured) {
+  try {
+    write_html_report({folder_ / "no-such-run"}, {}, torch::kCPU, folder_.path());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("a folder; expected a file to write"));
+  }
+}
+
+}  // namespace
+}  // namespace remcaps::testing
