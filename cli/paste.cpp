@@ -34,7 +34,8 @@ void add_paste(CLI::App& app) {
                       "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
   command->footer(
       "Example:\n  remcaps paste pasted.safetensors\n"
-      "  remcaps train pasted/dr-capsnet --set dataset.folder=pasted.safetensors\n"
+      "  remcaps train fashion-mnist/dr-capsnet --set dataset.name=folder "
+      "dataset.folder=pasted.safetensors --out runs/pasted/dr-capsnet\n"
       "  remcaps figure object-share runs/pasted/dr-capsnet/seed-42");
   command->callback([options] {
     if (options->out.extension() != ".safetensors")

@@ -46,6 +46,17 @@ Tensor for_channels(const Tensor& places, int64_t channels) {
   return places.unsqueeze(1).expand({-1, channels, -1});
 }
 
+// Objects with their holes filled: a dark print on a shirt is part of it. A hole has solid pixels
+// on all four sides.
+Tensor silhouettes(const Tensor& solid) {  // bool [B, h, w]
+  const auto between = [&](int64_t dim) {
+    const Tensor before = solid.cumsum(dim).gt(0);
+    const Tensor behind = solid.flip({dim}).cumsum(dim).gt(0).flip({dim});
+    return before.logical_and(behind);
+  };
+  return between(1).logical_and(between(2));
+}
+
 }  // namespace
 
 PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& options) {
@@ -78,8 +89,9 @@ PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& option
       const Tensor to = for_channels(window(to_row, to_column, piece, piece, side), channels);
       canvas.scatter_(2, to, torch::maximum(other.gather(2, from), canvas.gather(2, to)));
     }
-    const Tensor object = flat.slice(0, begin, begin + size);          // [B, C, h * w]
-    const Tensor solid = object.amax(1, /*keepdim=*/true).gt(kBlack);  // [B, 1, h * w]
+    const Tensor object = flat.slice(0, begin, begin + size);  // [B, C, h * w]
+    const Tensor solid =
+        silhouettes(object.amax(1).gt(kBlack).view({size, height, width})).view({size, 1, -1});
     const Tensor row = dice.below(side - height + 1), column = dice.below(side - width + 1);
     const Tensor place = window(row, column, height, width, side);
     const Tensor to = for_channels(place, channels);

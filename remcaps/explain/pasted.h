@@ -19,9 +19,9 @@ struct PastedImages {
   torch::Tensor masks;  ///< uint8 [N, side, side], 1 on the object
 };
 
-/// Pastes each object (what is not black in its image) at a random place of a canvas strewn with
-/// square fragments of other images of the set. Fragments show the same textures as objects do:
-/// only the whole tells the class. The same options give the same images.
+/// Pastes each object (what is not black in its image, holes filled) at a random place of a canvas
+/// strewn with square fragments of other images of the set. Fragments show the same textures as
+/// objects do: only the whole tells the class. The same options give the same images.
 PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& options);
 
 /// Pastes a data set's training and test images and writes `file`, which recipes read as

@@ -71,7 +71,8 @@ TEST(Picture, OverlayIsBrightestWhereTheMapIs) {
   const torch::Tensor map = torch::tensor({0.0f, 0.1f, 0.2f, 0.4f}).view({2, 2});
   const torch::Tensor sum = overlay(grey, map).to(torch::kInt).sum(2).flatten();
   for (int i = 0; i < 3; ++i) EXPECT_LT(sum[i].item<int>(), sum[i + 1].item<int>());
-  EXPECT_TRUE(torch::equal(overlay(grey, map), overlay(grey, map + 5))) << "only differences show";
+  const torch::Tensor raised = overlay(grey, map + 5).to(torch::kInt).sum(2).flatten();
+  EXPECT_LE((raised - sum).abs().max().item<int>(), 6) << "only differences show";
   EXPECT_THROW(overlay(grey, torch::zeros({3, 2})), Error);
 }
 

@@ -138,6 +138,23 @@ TEST(PasteOnClutter, TheMaskIsWhereTheObjectStands) {
   }
 }
 
+TEST(PasteOnClutter, HolesBelongToTheObjectButGapsDoNot) {
+  Dataset shape = two_squares();
+  shape.images.zero_();
+  Tensor picture = shape.images[0][0];
+  picture.slice(0, 0, 3).slice(1, 0, 5).fill_(99);  // a block with a hole ...
+  picture[1][2] = 0;
+  picture[4][0] = 99;  // ... on two legs
+  picture[4][4] = 99;
+  picture[3][0] = 99;
+  picture[3][4] = 99;
+  const PastedImages pasted =
+      paste_on_clutter(shape, {.side = 6, .fragments = 0, .fragment_side = 3, .seed = 1});
+  EXPECT_EQ(pasted.masks[0][1][2].item<int>(), 1);
+  EXPECT_EQ(pasted.masks[0][4][2].item<int>(), 0);
+  EXPECT_EQ(pasted.masks[0].sum().item<int64_t>(), 15 + 4);
+}
+
 TEST(PasteOnClutter, ClutterLiesOutsideTheObjectTooAndDependsOnTheSeed) {
   const PasteOptions options = {.side = 24, .fragments = 30, .fragment_side = 4, .seed = 1};
   PasteOptions other = options;

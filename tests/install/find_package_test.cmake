@@ -24,8 +24,8 @@ endif()
 run(${folder}/prefix/bin/remcaps info)
 run(${CMAKE_COMMAND} -E chdir ${folder} ${folder}/prefix/bin/remcaps
     train fashion-mnist/eff-capsnet --epochs 1 --set dataset.limit_train=256
-    --set dataset.limit_test=128 --device cpu --out ${folder}/run)
-run(${folder}/build/example_embed ${folder}/run/last.safetensors)
+    --set dataset.limit_test=128 --set dataset.validation=128 --device cpu --out ${folder}/runs)
+run(${folder}/build/example_embed ${folder}/runs/seed-42/last.safetensors)
 if(NOT output MATCHES "predicted")
   message(FATAL_ERROR "example_embed said nothing:\n${output}")
 endif()
