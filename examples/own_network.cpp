@@ -31,7 +31,7 @@ class TinyCapsNet : public CapsNet {
     conv_ = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(
                                         context.input.channels, 16, /*kernel=*/9)));
     primary_ = register_module(
-        "primary", PrimaryCaps(PrimaryCapsOptions(16, kTypes, kDim).kernel(9).stride(2)));
+        "primary", PrimaryCaps(PrimaryCapsOptions(16, kTypes, /*kernel=*/9).dim(kDim).stride(2)));
     height_ = (context.input.height - 8 - 9) / 2 + 1;
     width_ = (context.input.width - 8 - 9) / 2 + 1;
     class_ =
