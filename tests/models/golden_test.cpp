@@ -99,7 +99,8 @@ double quantized_tolerance(const GoldenCase& golden, const Tensor& couplings, in
   const Tensor difference = (couplings.flatten() - reference).abs();
   const Tensor flipped = difference > 1e-4;
   const auto flips = flipped.sum().item<int64_t>();
-  EXPECT_LE(flips, 2 + reference.numel() / 100);
+  ::testing::Test::RecordProperty("flipped_couplings", std::to_string(flips));
+  EXPECT_LE(flips, 1 + reference.numel() / 200);
   EXPECT_LE(difference.max().item<double>(), 1.0 / static_cast<double>(levels - 1) + 1e-4);
   return flips == 0 ? 1e-4 : 2e-2;
 }
@@ -150,11 +151,14 @@ TEST_P(GoldenNetwork, ForwardLossAndGradientsEqualThePublishedOnes) {
   for (const auto& name : golden_->parameter_names()) {
     const Tensor gradient = parameters[our_name(name)].grad();
     // Batch norm in training mode cancels conv1's bias: what is left is rounding noise.
-    if (golden_->text("mode") == "train" && name == "conv1.bias")
-      EXPECT_LE(gradient.abs().max().item<double>(),
-                1e-2 * parameters["bn1.bias"].grad().abs().max().item<double>());
-    else
+    if (golden_->text("mode") == "train" && name == "conv1.bias") {
+      const double noise =
+          (gradient.abs().max() / parameters["bn1.bias"].grad().abs().max()).item<double>();
+      RecordProperty("conv1_bias_noise", fmt::format("{:.2e}", noise));
+      EXPECT_LE(noise, 1e-4);
+    } else {
       golden_->expect_gradient(name, gradient);
+    }
   }
 }
 
