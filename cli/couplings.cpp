@@ -5,8 +5,8 @@
 #include "cli/commands.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/base/text.h"
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps::cli {

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/data/download.h"
 #include "remcaps/data/fetch.h"
@@ -31,10 +31,6 @@ struct DataOptions {
     return options;
   }
 };
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("{}", fmt::join(shape, "x"));
-}
 
 // Where a data set is, or how to get it.
 std::string status_of(const CatalogEntry& entry, const fs::path& root) {
@@ -160,7 +156,7 @@ void prepare(const DataOptions& options) {
       "{}: {} training, {}{} test images of {} in {} ({})\n", source.name,
       with_commas(source.train.size()),
       source.validation.size() > 0 ? with_commas(source.validation.size()) + " validation, " : "",
-      with_commas(source.test.size()), shape_text(source.train.images.sizes().slice(1).vec()),
+      with_commas(source.test.size()), shape_text(source.train.images.sizes().slice(1)),
       out.string(), human_bytes(static_cast<double>(fs::file_size(out))));
 }
 

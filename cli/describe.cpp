@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/memory.h"
 
@@ -19,15 +19,11 @@ struct DescribeCommand {
   bool json = false;
 };
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("{}", fmt::join(shape, "x"));
-}
-
 std::string bytes_text(int64_t bytes) {
   return human_bytes(static_cast<double>(bytes));
 }
 
-void print_table(const Recipe& recipe, const CapsNet& model, int64_t batch) {
+void print_network_table(const Recipe& recipe, const CapsNet& model, int64_t batch) {
   const ImageShape input = model.input();
   fmt::print("{}: {} on {}, input {}x{}x{}, {} classes\n\n", recipe.name, recipe.model,
              recipe.dataset.name, input.channels, input.height, input.width, model.classes());
@@ -59,7 +55,7 @@ void print_table(const Recipe& recipe, const CapsNet& model, int64_t batch) {
       bytes_text(memory.fused()), bytes_text(memory.plain()));
 }
 
-void print_json(const Recipe& recipe, const CapsNet& model, int64_t batch) {
+void print_network_json(const Recipe& recipe, const CapsNet& model, int64_t batch) {
   const ImageShape input = model.input();
   const MemoryEstimate memory = estimate_memory(model, batch);
   nlohmann::json layers = nlohmann::json::array(), routings = nlohmann::json::array();
@@ -107,8 +103,8 @@ void run_describe(const DescribeCommand& options) {
   if (!context)
     context = model_context(recipe, load_dataset(recipe.dataset, data_root(options.data)));
   const auto model = build_model(recipe, *context);
-  (options.json ? print_json : print_table)(recipe, *model,
-                                            options.batch > 0 ? options.batch : recipe.train.batch);
+  (options.json ? print_network_json : print_network_table)(
+      recipe, *model, options.batch > 0 ? options.batch : recipe.train.batch);
 }
 
 }  // namespace

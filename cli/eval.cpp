@@ -6,8 +6,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/base/text.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/training/load.h"
 #include "remcaps/training/parse_trees.h"
@@ -57,8 +57,8 @@ void print_layers(const Sparsity& sparsity, const DeadStructures& structures) {
              dead(structures.dead_capsules, structures.capsules, "child capsules"));
 }
 
-void print_table(const LoadedRun& run, const EvalCommand& options,
-                 const SplitMeasurement& measurement, const Sparsity& sparsity) {
+void print_measurement_table(const LoadedRun& run, const EvalCommand& options,
+                             const SplitMeasurement& measurement, const Sparsity& sparsity) {
   const Evaluation& result = measurement.plain;
   fmt::print("weights     {} (epoch {})\n", run.weights.string(), run.epoch + 1);
   fmt::print("model       {}\n", run.recipe.model);
@@ -102,8 +102,8 @@ nlohmann::json layers_json(const Sparsity& sparsity) {
   return layers;
 }
 
-void print_json(const LoadedRun& run, const EvalCommand& options,
-                const SplitMeasurement& measurement, const Sparsity& sparsity) {
+void print_measurement_json(const LoadedRun& run, const EvalCommand& options,
+                            const SplitMeasurement& measurement, const Sparsity& sparsity) {
   const Evaluation& result = measurement.plain;
   const DeadStructures structures = count_dead_structures(*run.model);
   nlohmann::json json = {{"model", run.recipe.model},
@@ -150,7 +150,7 @@ void run_eval(const EvalCommand& options) {
   check(std::isfinite(result.plain.loss), "{}: the loss on {} is not finite", run.weights.string(),
         options.split);
   const Sparsity sparsity = measure_sparsity(*run.model);
-  (options.json ? print_json : print_table)(run, options, result, sparsity);
+  (options.json ? print_measurement_json : print_measurement_table)(run, options, result, sparsity);
 }
 
 }  // namespace

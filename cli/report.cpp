@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/report/html_report.h"
 
 namespace remcaps::cli {

@@ -32,6 +32,8 @@ find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Threads REQUIRED)
+# at::parallel_for is a template that runs on one thread in code compiled without OpenMP.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 
 # yaml-cpp renamed its target in 0.8.
 if(NOT TARGET yaml-cpp::yaml-cpp)

@@ -15,7 +15,7 @@ target_compile_features(remcaps_options INTERFACE cxx_std_20)
 target_include_directories(remcaps_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_include_directories(remcaps_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(remcaps_options INTERFACE ${TORCH_LIBRARIES} Threads::Threads)
+target_link_libraries(remcaps_options INTERFACE ${TORCH_LIBRARIES} Threads::Threads OpenMP::OpenMP_CXX)
 # libtorch 2.x brings fmt headers of its own, which come first on the include path and need not match
 # the installed libfmt: they are used without it then.
 set(REMCAPS_FMT fmt::fmt)
@@ -39,6 +39,7 @@ target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/base
 
 function(remcaps_compile target)
   target_compile_options(${target} PRIVATE ${REMCAPS_FLAGS})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${REMCAPS_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   target_precompile_headers(${target} REUSE_FROM remcaps_pch)
 endfunction()
 

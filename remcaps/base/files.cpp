@@ -81,24 +81,4 @@ void make_folder(const fs::path& path) {
         error ? error.message() : "a file of that name is in the way");
 }
 
-std::string human_bytes(double bytes) {
-  constexpr std::array<const char*, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < units.size()) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
-
-std::string with_commas(int64_t value) {
-  const std::string digits = std::to_string(value < 0 ? -value : value);
-  std::string text = value < 0 ? "-" : "";
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 }  // namespace remcaps

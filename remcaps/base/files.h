@@ -24,10 +24,4 @@ std::string read_file(const std::filesystem::path& path);
 /// Creates a folder and its parents; Error names what stands in the way.
 void make_folder(const std::filesystem::path& path);
 
-/// "12.3 MiB"
-std::string human_bytes(double bytes);
-
-/// "30,729,999"
-std::string with_commas(int64_t value);
-
 }  // namespace remcaps

@@ -1,7 +1,7 @@
 #include "remcaps/data/cifar.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/gz_reader.h"
 
 namespace remcaps {

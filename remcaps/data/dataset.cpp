@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
 #include "remcaps/base/names.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/data/readers.h"
 #include "remcaps/data/splits.h"

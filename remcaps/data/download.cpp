@@ -10,6 +10,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/sha256.h"
 
 #if defined(REMCAPS_HAVE_CURL)

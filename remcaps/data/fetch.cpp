@@ -3,6 +3,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/names.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/archive.h"
 #include "remcaps/data/download.h"
 #include "remcaps/data/sha256.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

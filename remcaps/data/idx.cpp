@@ -3,7 +3,7 @@
 #include <array>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/gz_reader.h"
 
 namespace remcaps {

@@ -15,6 +15,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/runtime.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"
 

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 
 #if defined(REMCAPS_HAVE_MATIO)
 #include <matio.h>

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
 #include "remcaps/base/random.h"
+#include "remcaps/base/text.h"
 
 namespace remcaps {
 namespace {

@@ -1,7 +1,7 @@
 #include "remcaps/data/verify.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/data/gz_reader.h"
 #include "remcaps/data/image_folder.h"
 #include "remcaps/data/prepared.h"

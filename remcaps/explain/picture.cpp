@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/explain/colour_map.h"
 
 namespace remcaps {
@@ -136,18 +137,7 @@ void write_png(const std::filesystem::path& path, const Picture& picture) {
 }
 
 std::string png_data_uri(const Picture& picture) {
-  static constexpr char kDigits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const std::string bytes = encode_png(picture);
-  std::string uri = "data:image/png;base64,";
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k)
-      uri += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
-  }
-  return uri;
+  return "data:image/png;base64," + base64(encode_png(picture));
 }
 
 }  // namespace remcaps

@@ -26,7 +26,7 @@ struct Layout {
 
 // Both ends of the map would vanish on a white or a black page.
 std::string edge_colour(double coupling) {
-  return to_hex(map_colour(0.18 + 0.60 * coupling));
+  return to_hex(map_colour(0.34 + 0.46 * coupling));
 }
 
 void draw_edges(Svg& svg, const ParseTree& tree, const Layout& layout) {
@@ -43,7 +43,7 @@ void draw_edges(Svg& svg, const ParseTree& tree, const Layout& layout) {
                          middle, x2, middle, x2, y2),
              {.colour = edge_colour(strength),
               .width = 0.8 + 4.2 * strength,
-              .opacity = 0.35 + 0.60 * strength},
+              .opacity = 0.40 + 0.55 * strength},
              fmt::format("{} {} \u2192 {} {}: coupling {:.3f}", tree.names[layer], edge.from,
                          tree.names[layer + 1], edge.to, edge.coupling));
   }
@@ -115,7 +115,7 @@ Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing) {
       svg.line(x, bottom + 16, x + 26, bottom + 16,
                {.colour = edge_colour(strength),
                 .width = 0.8 + 4.2 * strength,
-                .opacity = 0.35 + 0.60 * strength});
+                .opacity = 0.40 + 0.55 * strength});
     }
     svg.text(layout.left + 160, bottom + 7, "edge: coupling", {.size = 11});
     svg.text(layout.left + 160, bottom + 33, "0", {.size = 10, .opacity = 0.75});

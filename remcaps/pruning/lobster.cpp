@@ -34,7 +34,7 @@ void LobsterPruner::bind_to(const CapsNet& model) {
   masks_.bind(model, options_.scope);
   shrunk_.clear();
   for (const NamedTensor& parameter : layer_parameters(model, options_.scope))
-    if (parameter.tensor.requires_grad()) shrunk_.push_back(parameter.tensor);
+    if (parameter.tensor.requires_grad()) shrunk_.push_back(parameter);
 }
 
 void LobsterPruner::before_epoch(PruningContext& context) {
@@ -42,18 +42,28 @@ void LobsterPruner::before_epoch(PruningContext& context) {
   masks_.prune_zeros();
 }
 
+double LobsterPruner::lambda_at(int64_t epoch) const {
+  return options_.lambda * std::pow(options_.lambda_decay, static_cast<double>(epoch));
+}
+
 void LobsterPruner::after_backward(PruningContext& context) {
   bind_to(context.model);
-  const double lambda =
-      options_.lambda * std::pow(options_.lambda_decay, static_cast<double>(context.epoch));
+  const double lambda = lambda_at(context.epoch);
   if (lambda == 0) return;
-  for (const torch::Tensor& parameter : shrunk_)
+  for (const auto& [name, parameter] : shrunk_)
     if (parameter.grad().defined()) lobster_shrink(parameter, parameter.grad(), lambda);
 }
 
 void LobsterPruner::after_step(PruningContext& context) {
   bind_to(context.model);
   masks_.apply();
+}
+
+std::optional<UpdateRule> LobsterPruner::update_rule(PruningContext& context) {
+  bind_to(context.model);
+  UpdateRule rule{.lambda = lambda_at(context.epoch), .shrunk = {}, .dead = masks_.dead()};
+  for (const NamedTensor& parameter : shrunk_) rule.shrunk.insert(parameter.name);
+  return rule;
 }
 
 bool LobsterPruner::search_is_due(const PruningContext& context) {

@@ -36,17 +36,19 @@ class LobsterPruner : public Pruner {
   void before_epoch(PruningContext& context) override;
   void after_backward(PruningContext& context) override;
   void after_step(PruningContext& context) override;
+  std::optional<UpdateRule> update_rule(PruningContext& context) override;
   PruningReport after_epoch(PruningContext& context) override;
   std::map<std::string, torch::Tensor> state() const override;
   void load_state(const std::map<std::string, torch::Tensor>& state) override;
 
  private:
   void bind_to(const CapsNet& model);
+  double lambda_at(int64_t epoch) const;
   bool search_is_due(const PruningContext& context);
 
   LobsterOptions options_;
   Masks masks_;
-  std::vector<torch::Tensor> shrunk_;  ///< every trained parameter of the layers, biases included
+  std::vector<NamedTensor> shrunk_;  ///< every trained parameter of the layers, biases included
   /// Lowest validation loss since the last search, and the bad epochs in a row since then.
   double best_loss_ = std::numeric_limits<double>::infinity();
   int64_t bad_epochs_ = 0;

@@ -1,7 +1,7 @@
 #include "remcaps/pruning/masks.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 
 namespace remcaps {
 
@@ -64,6 +64,13 @@ void Masks::apply() {
   if (pruned_ == 0) return;
   const torch::NoGradGuard no_grad;
   for (size_t k = 0; k < weights_.size(); ++k) weights_[k].tensor.masked_fill_(dead_[k], 0);
+}
+
+std::map<std::string, torch::Tensor> Masks::dead() const {
+  std::map<std::string, torch::Tensor> dead;
+  if (pruned_ == 0) return dead;
+  for (size_t k = 0; k < weights_.size(); ++k) dead[weights_[k].name] = dead_[k];
+  return dead;
 }
 
 std::map<std::string, torch::Tensor> Masks::state() const {

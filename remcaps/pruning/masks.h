@@ -32,6 +32,9 @@ class Masks {
   /// Sets every pruned weight to zero.
   void apply();
 
+  /// Where weights are pruned, by parameter; empty as long as none is.
+  std::map<std::string, torch::Tensor> dead() const;
+
   /// "mask/<parameter>" -> uint8, 1 where the weight lives.
   std::map<std::string, torch::Tensor> state() const;
   /// May come before bind().

@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,14 @@ struct PruningReport {
   double loss_before = 0, loss_after = 0;
 };
 
+/// The two moments of a step as data: an optimiser that updates everything in one pass takes them
+/// along. Parameters go by their names.
+struct UpdateRule {
+  double lambda = 0;             ///< before the optimiser: p <- p - lambda p max(0, 1 - |dL/dp|)
+  std::set<std::string> shrunk;  ///< the parameters that holds for
+  std::map<std::string, torch::Tensor> dead;  ///< bool; after it these weights are set to zero
+};
+
 class Pruner {
  public:
   virtual ~Pruner() = default;
@@ -49,6 +59,9 @@ class Pruner {
   virtual void after_backward(PruningContext&) {}
   /// The optimiser has stepped: masks are applied here.
   virtual void after_step(PruningContext&) {}
+  /// What after_backward and after_step would do in this step, where a strategy can say it so: it
+  /// is then done in their place, unless the run is on the plain path (kernels: reference).
+  virtual std::optional<UpdateRule> update_rule(PruningContext&) { return std::nullopt; }
   virtual PruningReport after_epoch(PruningContext&) { return {}; }
 
   /// Masks and counters for the checkpoint; restored before the first step after a resume.

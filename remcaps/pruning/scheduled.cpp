@@ -60,6 +60,11 @@ void ScheduledPruner::after_step(PruningContext& context) {
   masks_.apply();
 }
 
+std::optional<UpdateRule> ScheduledPruner::update_rule(PruningContext& context) {
+  masks_.bind(context.model, options_.scope);
+  return UpdateRule{.lambda = 0, .shrunk = {}, .dead = masks_.dead()};
+}
+
 PruningReport ScheduledPruner::after_epoch(PruningContext& context) {
   const int64_t before = masks_.pruned();
   prune(context, context.epoch + 1);

@@ -33,4 +33,9 @@ void SnipPruner::after_step(PruningContext& context) {
   masks_.apply();
 }
 
+std::optional<UpdateRule> SnipPruner::update_rule(PruningContext& context) {
+  masks_.bind(context.model, options_.scope);
+  return UpdateRule{.lambda = 0, .shrunk = {}, .dead = masks_.dead()};
+}
+
 }  // namespace remcaps

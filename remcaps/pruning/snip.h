@@ -23,6 +23,7 @@ class SnipPruner : public Pruner {
     masks_.bind(context.model, options_.scope);
   }
   void after_step(PruningContext& context) override;
+  std::optional<UpdateRule> update_rule(PruningContext& context) override;
   std::map<std::string, torch::Tensor> state() const override { return masks_.state(); }
   void load_state(const std::map<std::string, torch::Tensor>& state) override {
     masks_.load_state(state);

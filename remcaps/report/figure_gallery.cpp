@@ -8,7 +8,7 @@ namespace remcaps {
 
 namespace {
 
-constexpr double kMargin = 16, kGap = 8, kSmall = 11;
+constexpr double kMargin = 16, kGap = 8, kLabelSize = 11;
 
 // Cuts what would run into the neighbour.
 std::string shortened(const std::string& text, double size, double width) {
@@ -29,7 +29,7 @@ Svg draw_gallery(const Gallery& gallery) {
   bool captions = false;
   for (const GalleryRow& row : gallery.rows) {
     columns = std::max(columns, row.cells.size());
-    label_width = std::max(label_width, text_width(row.label, kSmall));
+    label_width = std::max(label_width, text_width(row.label, kLabelSize));
     for (const GalleryCell& cell : row.cells) {
       captions = captions || !cell.caption.empty();
       if (cell.picture.defined())
@@ -54,12 +54,12 @@ Svg draw_gallery(const Gallery& gallery) {
     svg.text(kMargin, kMargin + 32, gallery.subtitle, {.size = 12, .opacity = 0.75});
   for (size_t c = 0; c < gallery.columns.size(); ++c)
     svg.text(left + static_cast<double>(c) * (width + kGap) + width / 2, kMargin + head - 6,
-             shortened(gallery.columns[c], kSmall, width + kGap),
-             {.size = kSmall, .anchor = TextAnchor::kMiddle});
+             shortened(gallery.columns[c], kLabelSize, width + kGap),
+             {.size = kLabelSize, .anchor = TextAnchor::kMiddle});
   double y = kMargin + head;
   for (const GalleryRow& row : gallery.rows) {
-    svg.text(kMargin, y + gallery.cell / 2 + 4, shortened(row.label, kSmall, label_width),
-             {.size = kSmall});
+    svg.text(kMargin, y + gallery.cell / 2 + 4, shortened(row.label, kLabelSize, label_width),
+             {.size = kLabelSize});
     double x = left;
     for (const GalleryCell& cell : row.cells) {
       if (cell.picture.defined()) svg.image(x, y, width, gallery.cell, png_data_uri(cell.picture));

@@ -3,8 +3,8 @@
 #include <map>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/base/text.h"
 #include "remcaps/explain/backtrack.h"
 
 namespace remcaps {

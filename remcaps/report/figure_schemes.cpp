@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/explain/statistics.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/figure_chart.h"

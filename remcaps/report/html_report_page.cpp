@@ -3,27 +3,13 @@
 #include <zlib.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
 
 namespace remcaps {
 
 namespace {
 
 constexpr std::string_view kMarker = "<!--remcaps:data-->";
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - at);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < count ? static_cast<uint8_t>(bytes[at + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) text += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
-}
 
 // JSON may hold "</script>" in a class or folder name; as \u003c it is the same text to a reader.
 std::string without_tags(const std::string& json) {

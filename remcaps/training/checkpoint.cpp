@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 
 namespace remcaps {
@@ -14,10 +15,6 @@ namespace {
 
 constexpr const char* kWeightsFormat = "remcaps-weights-1";
 constexpr const char* kStateFormat = "remcaps-state-1";
-
-std::string shape_text(c10::IntArrayRef sizes) {
-  return fmt::format("[{}]", fmt::join(sizes, ", "));
-}
 
 // Tensors of `from` whose names begin with `prefix`, without it.
 TensorMap with_prefix(const TensorMap& from, const std::string& prefix) {
@@ -74,8 +71,8 @@ void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& s
   for (auto& [name, target] : wanted) {
     const auto found = tensors.find(name);
     check(found != tensors.end(), "{}: tensor {} of {} is missing", source, name, model.name());
-    check(found->second.sizes() == target.sizes(), "{}: {} is {}; {} expects {}", source, name,
-          shape_text(found->second.sizes()), model.name(), shape_text(target.sizes()));
+    check(found->second.sizes() == target.sizes(), "{}: {} has shape {}; {} expects {}", source,
+          name, shape_text(found->second.sizes()), model.name(), shape_text(target.sizes()));
     if (!found->second.is_floating_point()) continue;
     const int64_t bad = torch::isfinite(found->second).logical_not().sum().item<int64_t>();
     check(bad == 0, "{}: {} of the {} values of {} are not finite", source, bad,

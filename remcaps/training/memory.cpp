@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/torch_compat.h"
 
 namespace remcaps {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/base/version.h"
 

@@ -74,13 +74,5 @@ TEST(ReadFile, NamesTheFile) {
   }
 }
 
-TEST(HumanNumbers, AreReadable) {
-  EXPECT_EQ(with_commas(30729999), "30,729,999");
-  EXPECT_EQ(with_commas(-1234), "-1,234");
-  EXPECT_EQ(with_commas(999), "999");
-  EXPECT_EQ(human_bytes(512), "512 B");
-  EXPECT_EQ(human_bytes(94.0 * 1024 * 1024), "94.0 MiB");
-}
-
 }  // namespace
 }  // namespace remcaps

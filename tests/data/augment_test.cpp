@@ -11,11 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-torch::Tensor noise(std::vector<int64_t> shape) {
-  torch::manual_seed(3);
-  return torch::randint(0, 256, shape, torch::TensorOptions().dtype(torch::kUInt8));
-}
-
 Dataset noisy_set(int64_t n, int64_t channels, int64_t side) {
   Dataset set;
   set.images = noise({n, channels, side, side});

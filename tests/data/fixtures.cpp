@@ -71,6 +71,11 @@ std::string error_of(const std::function<void()>& work) {
   return "";
 }
 
+torch::Tensor noise(const std::vector<int64_t>& shape) {
+  torch::manual_seed(3);
+  return torch::randint(0, 256, shape, torch::TensorOptions().dtype(torch::kUInt8));
+}
+
 void write_bytes(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << bytes;

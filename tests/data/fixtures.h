@@ -19,6 +19,9 @@ namespace fs = std::filesystem;
 /// The message of the Error that `work` throws; fails the test where it throws none.
 std::string error_of(const std::function<void()>& work);
 
+/// Random bytes, the same at every call.
+torch::Tensor noise(const std::vector<int64_t>& shape);
+
 void write_bytes(const fs::path& path, const std::string& bytes);
 std::string gzip(const std::string& bytes);
 /// A zlib stream, as MAT files hold.

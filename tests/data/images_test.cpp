@@ -17,11 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-torch::Tensor noise(std::vector<int64_t> shape) {
-  torch::manual_seed(1);
-  return torch::randint(0, 256, shape, torch::TensorOptions().dtype(torch::kUInt8));
-}
-
 TEST(ReadImage, PngGivesTheVeryPixels) {
   const TemporaryFolder folder;
   for (const int64_t channels : {1, 3}) {

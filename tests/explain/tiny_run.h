@@ -1,6 +1,8 @@
 // Run folders of tiny untrained networks on a made-up data set, written in a moment.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "remcaps/base/files.h"

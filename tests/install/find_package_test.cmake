@@ -1,4 +1,4 @@
-# Variables: BUILD (a built tree), EXAMPLES, GENERATOR, COMPILER, LAUNCHER, PREFIX_PATH
+# Variables: BUILD (a built tree), EXAMPLES, GENERATOR, COMPILER, PREFIX_PATH
 set(folder ${BUILD}/install-test)
 file(REMOVE_RECURSE ${folder})
 
@@ -13,8 +13,7 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${folder}/prefix)
 run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${folder}/build -G ${GENERATOR}
-    -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
-    "-DCMAKE_PREFIX_PATH=${folder}/prefix;${PREFIX_PATH}" -D CMAKE_BUILD_TYPE=Release)
+    -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_PREFIX_PATH=${folder}/prefix;${PREFIX_PATH}" -D CMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${folder}/build)
 
 run(${folder}/build/example_own_network ${folder}/own.safetensors)

@@ -15,13 +15,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
+using testing::pruner;
 using testing::ToyNetwork;
 using testing::values;
-
-std::unique_ptr<Pruner> pruner(const std::string& yaml) {
-  ConfigSection section(YAML::Load(yaml), "test", "pruning");
-  return make_pruner(section);
-}
 
 TEST(LobsterGolden, ShrinkMatchesThePublishedUpdate) {
   const SafetensorsFile golden = testing::GoldenCase::rules();

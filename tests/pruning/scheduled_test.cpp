@@ -10,13 +10,9 @@ namespace remcaps {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::pruner;
 using testing::ToyNetwork;
 using testing::values;
-
-std::unique_ptr<Pruner> pruner(const std::string& yaml) {
-  ConfigSection section(YAML::Load(yaml), "test", "pruning");
-  return make_pruner(section);
-}
 
 std::vector<int64_t> zeros_by_epoch(Pruner& pruner, ToyNetwork& network, int64_t epochs) {
   PruningContext context{network};

@@ -3,7 +3,9 @@
 
 #include <torch/nn/modules/conv.h>
 
+#include "remcaps/base/config.h"
 #include "remcaps/models/model.h"
+#include "remcaps/pruning/pruner.h"
 
 namespace remcaps::testing {
 
@@ -52,6 +54,12 @@ class ToyNetwork : public CapsNet {
 inline std::vector<float> values(const Tensor& tensor) {
   const Tensor flat = tensor.detach().to(torch::kFloat).contiguous();
   return {flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel()};
+}
+
+/// The strategy that a recipe's `pruning:` section names.
+inline std::unique_ptr<Pruner> pruner(const std::string& yaml) {
+  ConfigSection section(YAML::Load(yaml), "test", "pruning");
+  return make_pruner(section);
 }
 
 }  // namespace remcaps::testing

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 using testing::tiny_recipe;
 
-struct Fixture {
+struct Saved {
   Recipe recipe = tiny_recipe();
   ModelContext context{.input = {1, 6, 6}, .classes = 3, .mean = {0.3}, .std = {0.2}};
   std::shared_ptr<CapsNet> model = build_model(recipe, context);
@@ -35,7 +35,7 @@ std::string load_error(CapsNet& model, const TensorMap& tensors) {
 
 TEST(Checkpoint, WeightsFileCarriesAllThatIsNeededToUseIt) {
   const TemporaryFolder folder;
-  Fixture made;
+  Saved made;
   save_weights(folder / "w.safetensors", *made.model, made.info());
   const SafetensorsFile file(folder / "w.safetensors");
   const WeightsInfo info = read_weights_info(file);
@@ -53,7 +53,7 @@ TEST(Checkpoint, WeightsFileCarriesAllThatIsNeededToUseIt) {
 }
 
 TEST(Checkpoint, EachKindOfDamageIsNamed) {
-  Fixture made;
+  Saved made;
   const TensorMap before = [&] {
     TensorMap copy;
     for (const auto& [name, tensor] : weights_of(*made.model)) copy[name] = tensor.clone();
@@ -68,7 +68,7 @@ TEST(Checkpoint, EachKindOfDamageIsNamed) {
   EXPECT_THAT(load_error(*made.model, missing),
               HasSubstr("tensor class.weight of tiny is missing"));
   EXPECT_THAT(load_error(*made.model, wrong_shape),
-              HasSubstr("class.weight is [2, 2]; tiny expects [12, 36]"));
+              HasSubstr("class.weight has shape 2x2; tiny expects 12x36"));
   EXPECT_THAT(load_error(*made.model, not_finite),
               HasSubstr("1 of the 12 values of class.bias are not finite"));
   EXPECT_THAT(load_error(*made.model, extra), HasSubstr("clas.weight is no tensor of tiny"));
@@ -85,7 +85,7 @@ TEST(Checkpoint, AFileWithoutARecipeIsNoWeightsFile) {
 
 TEST(Checkpoint, StateRestoresEveryNumber) {
   const TemporaryFolder folder;
-  Fixture made, other;
+  Saved made, other;
   const auto named = [](const CapsNet& model) {
     Adam::NamedParameters parameters;
     for (const auto& item : model.named_parameters())

@@ -10,7 +10,7 @@ namespace {
 using testing::tiny_images;
 using testing::tiny_recipe;
 
-struct Fixture {
+struct Evaluated {
   Recipe recipe = tiny_recipe();
   ModelContext context{.input = {1, 6, 6}, .classes = 3, .mean = {0.3}, .std = {0.2}};
   std::shared_ptr<CapsNet> model = build_model(recipe, context);
@@ -19,7 +19,7 @@ struct Fixture {
 };
 
 TEST(Evaluate, LossIsTheMeanOverImagesAndBatchMeanLossTheMeanOverBatches) {
-  Fixture f;
+  Evaluated f;
   EvaluateOptions options;
   options.batch = 32;  // batches of 32 and 18
   const Evaluation result = evaluate(*f.model, f.source, options);
@@ -36,7 +36,7 @@ TEST(Evaluate, LossIsTheMeanOverImagesAndBatchMeanLossTheMeanOverBatches) {
 }
 
 TEST(Evaluate, ConfusionMatrixHasTrueClassesInRows) {
-  Fixture f;
+  Evaluated f;
   const Evaluation result = evaluate(*f.model, f.source, {});
   EXPECT_EQ(result.confusion.sum().item<int64_t>(), 50);
   for (int64_t k = 0; k < 3; ++k)
@@ -46,7 +46,7 @@ TEST(Evaluate, ConfusionMatrixHasTrueClassesInRows) {
 }
 
 TEST(Evaluate, CallbackSeesEveryImageOnceInOrderAndTheModeIsRestored) {
-  Fixture f;
+  Evaluated f;
   f.model->train();
   std::vector<int64_t> seen;
   EvaluateOptions options;

@@ -1,0 +1,83 @@
+// explain and figure with the real program: what a person sees and the exit codes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "remcaps/explain/picture.h"
+#include "tests/cli/program.h"
+#include "tests/explain/tiny_run.h"
+
+namespace remcaps::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ExplainProgram : public ::testing::Test {
+ protected:
+  ProgramResult remcaps(const std::vector<std::string>& arguments) const {
+    return run_program(runs_.folder().path(), arguments);
+  }
+
+  void expect_one_line(const std::vector<std::string>& arguments, int exit_code,
+                       const std::string& part) const {
+    const ProgramResult result = remcaps(arguments);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+
+  TinyRuns runs_;
+};
+
+TEST_F(ExplainProgram, ExplainsFilesAndImagesOfTheDataSet) {
+  write_png(runs_.folder() / "boot.png", torch::randint(0, 256, {30, 24, 3}, torch::kByte));
+  const ProgramResult result =
+      remcaps({"explain", runs_.on_grid(), "boot.png", "test:2", "test:0-1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);  // exactly one object
+  ASSERT_EQ(json["explanations"].size(), 4u);
+  EXPECT_EQ(json["explanations"][0]["image"], "boot.png");
+  EXPECT_EQ(json["explanations"][3]["image"], "test:1");
+  for (const auto& explanation : json["explanations"])
+    for (const auto& file : explanation["files"])
+      EXPECT_TRUE(fs::exists(runs_.folder() / file.get<std::string>())) << file;
+}
+
+TEST_F(ExplainProgram, BadInputGetsOneLine) {
+  write_atomically(runs_.folder() / "no-image.png", "this is no image");
+  const std::string grid = runs_.on_grid(), layered = runs_.layered();
+  expect_one_line({"explain", grid, "no-image.png"}, 1, "no-image.png");
+  expect_one_line({"explain", grid, "missing.png"}, 1, "missing.png");
+  expect_one_line({"explain", grid, "test:9"}, 1, "images 0 to 8");
+  expect_one_line({"explain", grid, "tset:1"}, 2, "did you mean test?");
+  expect_one_line({"explain", layered, "test:0", "--saliency"}, 1, "no grid");
+  expect_one_line({"explain", layered, "test:0", "--perturb"}, 1, "without a decoder");
+  expect_one_line({"figure", "salienzy", grid}, 2, "did you mean saliency?");
+  expect_one_line({"figure", "perturbations", layered}, 1, "without a decoder");
+}
+
+TEST_F(ExplainProgram, AMisspeltImageStopsItBeforeAnythingIsWritten) {
+  expect_one_line({"explain", runs_.on_grid(), "test:0", "missing.png", "--out", "shown"}, 1,
+                  "missing.png");
+  EXPECT_FALSE(fs::exists(runs_.folder() / "shown"));
+}
+
+TEST_F(ExplainProgram, FigureListNamesThemAll) {
+  const ProgramResult result = remcaps({"figure", "list"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const char* name : {"saliency", "parse-trees-classes", "levels", "object-share"})
+    EXPECT_THAT(result.out, HasSubstr(name));
+}
+
+TEST_F(ExplainProgram, FigurePrintsTheFilesItWrote) {
+  const ProgramResult result = remcaps({"figure", "keys", runs_.on_grid(), "--out", "drawn"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "drawn/keys.svg\ndrawn/keys.csv\n");
+  EXPECT_TRUE(fs::exists(runs_.folder() / "drawn/keys.svg"));
+}
+
+}  // namespace
+}  // namespace remcaps::testing
