@@ -26,6 +26,7 @@ test: build
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
 
 test-web:
+	@scripts/install-packages web
 	cd web && npm ci && npm run check && node build.mjs --check && npm test
 
 demo: build
@@ -34,8 +35,7 @@ demo: build
 bench: build
 	scripts/bench $(BUILD)
 
-sanitize:
-	@scripts/install-packages
+sanitize: packages
 	cmake --preset asan-ubsan
 	cmake --build build/asan-ubsan --parallel $(JOBS)
 	scripts/run-sanitized build/asan-ubsan

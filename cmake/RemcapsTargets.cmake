@@ -26,6 +26,7 @@ foreach(folder IN LISTS TORCH_INCLUDE_DIRS)
 endforeach()
 target_link_libraries(remcaps_options INTERFACE ${REMCAPS_FMT})
 if(REMCAPS_SANITIZE)
+  list(APPEND REMCAPS_FLAGS -Wno-maybe-uninitialized)  # false alarms in instrumented torch headers
   target_compile_options(remcaps_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer)
   target_link_options(remcaps_options INTERFACE -fsanitize=address,undefined)
 endif()

@@ -42,7 +42,7 @@ TEST(Idx, NamesFileFoundAndExpectedWhereItIsCutShort) {
 TEST(Idx, RejectsTruncatedAndDamagedCompression) {
   const TemporaryFolder folder;
   std::string data;
-  for (int i = 0; i < 100'000; ++i) data += static_cast<char>(i * i / 7);
+  for (int i = 0; i < 100'000; ++i) data += static_cast<char>(i % 251 * 7);
   const std::string packed = gzip(idx_bytes({100'000}, data));
   write_bytes(folder / "cut.gz", packed.substr(0, packed.size() / 2));
   EXPECT_THAT(error_of([&] { read_idx(folder / "cut.gz"); }), HasSubstr("truncated"));
