@@ -29,7 +29,8 @@ test-web:
 	@scripts/install-packages web
 	cd web && npm ci && npm run check && node build.mjs --check && npm test
 
-demo: build
+demo: packages $(BUILD)/build.ninja
+	cmake --build $(BUILD) --parallel $(JOBS) --target remcaps_program
 	scripts/demo $(BUILD)/remcaps
 
 bench: build

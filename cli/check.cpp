@@ -11,6 +11,7 @@
 #include "remcaps/base/runtime.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_pointwise.h"
 #include "remcaps/kernels/fused_update.h"
 
@@ -134,6 +135,31 @@ void check_margin_loss(Checker& checker, int64_t batch, int64_t classes) {
   checker.compare("margin loss: gradient", shape, fused.grad(), plain.grad(), 1e-5);
 }
 
+// On the CPU only: cuDNN has the convolutions of a GPU.
+void check_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
+                       int64_t filters, int64_t kernel, int64_t stride) {
+  if (!checker.device().is_cpu()) return;
+  const bool images = channels < 8;  // which need no gradient
+  const Tensor map = torch::randn({batch, channels, side, side});
+  const Tensor weight = torch::randn({filters, channels, kernel, kernel}) * 0.05;
+  const Tensor bias = torch::randn({filters});
+  const std::vector<Tensor> fused = {checker.fused_leaf(map).requires_grad_(!images),
+                                     checker.fused_leaf(weight), checker.fused_leaf(bias)};
+  const std::vector<Tensor> plain = {Checker::plain_leaf(map).requires_grad_(!images),
+                                     Checker::plain_leaf(weight), Checker::plain_leaf(bias)};
+  const Tensor found = fast_convolution(fused[0], fused[1], fused[2], {stride, stride});
+  const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], stride);
+  found.pow(2).sum().backward();
+  expected.pow(2).sum().backward();
+  const std::string shape = fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", batch, channels,
+                                        side, side, filters, kernel, kernel, stride);
+  checker.compare("convolution: map", shape, found, expected, 1e-5);
+  if (!images)
+    checker.compare("convolution: map's gradient", shape, fused[0].grad(), plain[0].grad(), 1e-5);
+  checker.compare("convolution: weights' gradient", shape, fused[1].grad(), plain[1].grad(), 1e-5);
+  checker.compare("convolution: biases' gradient", shape, fused[2].grad(), plain[2].grad(), 1e-5);
+}
+
 void check_update(Checker& checker, int64_t size) {
   const UpdateConstants constants;
   const double lr = 1e-3, lambda = 1e-4;
@@ -169,6 +195,8 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
                                {1, 100, 10, 8, 16},
                                {7, 31, 5, 5, 11, RoutingGradient::kFull}})
     check_routing(checker, c);
+  check_convolution(checker, 3, 1, 28, 256, 9, 1);
+  check_convolution(checker, 3, 64, 20, 128, 9, 2);
   check_squash(checker, 16, 32, 8, 6);
   check_squash(checker, 3, 5, 7, 1);
   check_margin_loss(checker, 128, 10);

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   remcaps::cli::add_paste(app);
   remcaps::cli::add_report(app);
   remcaps::cli::add_check(app);
+  remcaps::cli::add_bench(app);
   remcaps::cli::add_info(app);
 
   try {

@@ -1,5 +1,8 @@
 #include "remcaps/capsule/primary_caps.h"
 
+#include "remcaps/capsule/convolve.h"
+#include "remcaps/kernels/fused_pointwise.h"
+
 namespace remcaps {
 
 PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::move(options_)) {
@@ -13,7 +16,10 @@ PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::mov
 }
 
 Tensor PrimaryCapsImpl::forward(const Tensor& map) {
-  const Tensor channels = conv->forward(map);  // [B, types·D, h, w]
+  const Tensor channels = convolve(*conv, map, options.kernels());  // [B, types·D, h, w]
+  if (options.kernels() == KernelPath::kFused && options.squash().form == Squash::Form::kNorm &&
+      has_fused_primary_squash(channels))
+    return fused_primary_squash(channels, options.types(), options.dim(), options.squash().epsilon);
   const int64_t height = channels.size(2), width = channels.size(3);
   const Tensor capsules =
       channels.reshape({channels.size(0), options.types(), options.dim(), height * width});

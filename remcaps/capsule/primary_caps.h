@@ -5,6 +5,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include "remcaps/capsule/forward.h"
+#include "remcaps/capsule/routing.h"
 #include "remcaps/capsule/squash.h"
 
 namespace remcaps {
@@ -21,6 +22,7 @@ struct PrimaryCapsOptions {
   TORCH_ARG(torch::ExpandingArray<2>, padding) = 0;
   TORCH_ARG(int64_t, groups) = 1;  ///< in_channels: depthwise (Efficient-CapsNet)
   TORCH_ARG(Squash, squash) = {};
+  TORCH_ARG(KernelPath, kernels) = KernelPath::kFused;
 };
 
 /// [B, C, H, W] -> children [B, I, D], I = types x height x width, index (type, y, x) row by row.

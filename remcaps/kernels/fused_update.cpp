@@ -13,10 +13,15 @@ namespace {
 
 using torch::Tensor;
 
-// Dense tensors of the same strides hold their elements in the same order.
+// Dense tensors of the same strides hold their elements in the same order; the stride of a
+// dimension of one means nothing.
 bool goes_with(const Tensor& tensor, const Tensor& parameter, torch::ScalarType type) {
-  return tensor.scalar_type() == type && tensor.device() == parameter.device() &&
-         tensor.sizes() == parameter.sizes() && tensor.strides() == parameter.strides();
+  if (tensor.scalar_type() != type || tensor.device() != parameter.device() ||
+      tensor.sizes() != parameter.sizes())
+    return false;
+  for (int64_t d = 0; d < parameter.dim(); ++d)
+    if (parameter.size(d) > 1 && tensor.stride(d) != parameter.stride(d)) return false;
+  return true;
 }
 
 kernels::UpdateArrays arrays_of(const UpdatedParameter& item) {

@@ -9,15 +9,24 @@ namespace {
 
 constexpr int64_t kPiece = 16384;  // floats of each array a task works on
 
+// As libtorch's own memory always is, though not every view of it.
+bool is_aligned(const UpdateArrays& arrays) {
+  for (const void* array :
+       {static_cast<const void*>(arrays.parameter), static_cast<const void*>(arrays.gradient),
+        static_cast<const void*>(arrays.first), static_cast<const void*>(arrays.second)})
+    if (reinterpret_cast<uintptr_t>(array) % 64 != 0) return false;
+  return true;
+}
+
 void update_piece(const UpdateArrays& arrays, int64_t begin, int64_t end, const AdamConstants& adam,
                   const StepNumbers& step) {
-  float* __restrict__ p = arrays.parameter;
-  const float* __restrict__ g = arrays.gradient;
-  float* __restrict__ m = arrays.first;
-  float* __restrict__ v = arrays.second;
-  for (int64_t x = begin; x < end; ++x) update_parameter(adam, step, g[x], p[x], m[x], v[x]);
-  if (arrays.dead != nullptr)
-    for (int64_t x = begin; x < end; ++x) p[x] = arrays.dead[x] != 0 ? 0.0F : p[x];
+  float* p = arrays.parameter;
+  if (is_aligned(arrays))
+    update_range(arrays, begin, end, adam, step);
+  else
+    for (int64_t x = begin; x < end; ++x)
+      update_parameter(adam, step, arrays.gradient[x], p[x], arrays.first[x], arrays.second[x]);
+  if (arrays.dead != nullptr) mask_range(arrays.dead, begin, end, p);
 }
 
 }  // namespace

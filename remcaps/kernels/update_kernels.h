@@ -22,6 +22,13 @@ struct UpdateArrays {
   bool shrink = false;  ///< LOBSTER works on it
 };
 
+/// Elements begin..end of a tensor whose arrays are aligned to 64 bytes, all but the mask; `begin`
+/// is a multiple of 64.
+void update_range(const UpdateArrays& arrays, int64_t begin, int64_t end, const AdamConstants& adam,
+                  const StepNumbers& step);
+/// parameter[x] <- 0 where dead[x] is not 0.
+void mask_range(const uint8_t* dead, int64_t begin, int64_t end, float* parameter);
+
 namespace cpu {
 void update(const std::vector<UpdateArrays>& arrays, const AdamConstants& adam,
             const StepNumbers& step);

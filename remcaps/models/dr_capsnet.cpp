@@ -1,6 +1,7 @@
 #include "remcaps/models/dr_capsnet.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/convolve.h"
 
 namespace remcaps {
 
@@ -73,7 +74,7 @@ DrCapsNet::DrCapsNet(const ModelContext& context, const DrCapsNetOptions& option
 
 Tensor DrCapsNet::children(const Tensor& images, RoutingRecorder&) {
   Tensor map = images;
-  for (auto& conv : convs_) map = torch::relu(conv->forward(map));
+  for (auto& conv : convs_) map = torch::relu(convolve(*conv, map, context().kernels));
   return primary_->forward(map);
 }
 

@@ -54,8 +54,8 @@ torch::nn::Conv2d StackedCapsNet::add_conv(const std::string& layer, const ConvS
   return register_module(layer, torch::nn::Conv2d(plan_.conv(layer, shape, then, kept)));
 }
 
-PrimaryCaps StackedCapsNet::add_primary(const std::string& layer,
-                                        const PrimaryCapsOptions& options) {
+PrimaryCaps StackedCapsNet::add_primary(const std::string& layer, PrimaryCapsOptions options) {
+  options.kernels(context_.kernels);
   plan_.primary_caps(layer, options);
   prunable_.push_back(layer);
   PrimaryCaps capsules = register_module(layer, PrimaryCaps(options));

@@ -26,7 +26,7 @@ class StackedCapsNet : public CapsNet {
   /// A convolution that is registered, planned and prunable under one name.
   torch::nn::Conv2d add_conv(const std::string& layer, const ConvShape& shape,
                              const std::string& then = "", int64_t kept = 1);
-  PrimaryCaps add_primary(const std::string& layer, const PrimaryCapsOptions& options);
+  PrimaryCaps add_primary(const std::string& layer, PrimaryCapsOptions options);
   /// The next fully connected capsule layer; the last one added gives the classes.
   FcCaps add_capsules(const std::string& layer, FcCapsOptions options);
   /// The recipe's decoder, once the class capsules are there.

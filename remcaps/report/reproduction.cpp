@@ -8,6 +8,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/report/paper_tables.h"
+#include "remcaps/report/run_results.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/load.h"
 
@@ -79,25 +80,29 @@ std::optional<std::string> starts_from(const std::string& recipe) {
   return std::nullopt;
 }
 
-void train_run(const PlannedRun& run, const ReproduceOptions& options, double minutes) {
+bool ended_by_its_time_limit(const fs::path& folder) {
+  const RunResults results = find_results({folder});
+  return results.begin()->second.front().summary.value("stopped", "") == "minutes";
+}
+
+void train_run(const PlannedRun& run, const ReproduceOptions& options,
+               std::optional<double> minutes) {
   if (run.state == PlannedRun::State::kInterrupted) {
     const RunFolder folder = RunFolder::open(run.folder);
-    Recipe recipe = read_run_recipe(folder);
-    if (minutes > 0) recipe.train.minutes = std::max(minutes, recipe.train.minutes);
+    const Recipe recipe = read_run_recipe(folder);
     const DataSplits data = load_dataset(recipe.dataset, run_data_root(folder, options.data));
-    Trainer(recipe, data, folder, options.device).run();
+    Trainer(recipe, data, folder, options.device).run(minutes);
     return;
   }
   std::vector<std::string> overrides = options.overrides;
   overrides.push_back(fmt::format("train.seed={}", run.seed));
-  if (minutes > 0) overrides.push_back(fmt::format("train.minutes={}", minutes));
   if (const auto base = starts_from(run.recipe))
     overrides.push_back(
         fmt::format("train.start_from={}", folder_of(*base, run.seed, options).string()));
   const Recipe recipe = load_recipe(run.recipe, overrides);
   const fs::path root = data_root(options.data);
   const DataSplits data = load_dataset(recipe.dataset, root);
-  start_run(recipe, data, run.folder.parent_path(), root, options.device)->run();
+  start_run(recipe, data, run.folder.parent_path(), root, options.device)->run(minutes);
 }
 
 }  // namespace
@@ -122,9 +127,11 @@ std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
   for (const std::string& recipe : reproduction.recipes) {
     for (const int64_t seed : options.seeds) {
       PlannedRun run{recipe, seed, folder_of(recipe, seed, options), PlannedRun::State::kMissing};
-      if (fs::exists(run.folder / "summary.json"))
+      const bool resumable = fs::exists(run.folder / "state.safetensors");
+      const bool summed_up = fs::exists(run.folder / "summary.json");
+      if (summed_up && !(resumable && ended_by_its_time_limit(run.folder)))
         run.state = PlannedRun::State::kFinished;
-      else if (fs::exists(run.folder / "state.safetensors"))
+      else if (resumable)
         run.state = PlannedRun::State::kInterrupted;
       plan.push_back(std::move(run));
     }
@@ -142,13 +149,13 @@ void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& option
   });
   for (PlannedRun& run : plan) {
     if (run.state == PlannedRun::State::kFinished) continue;
-    double minutes = 0;
+    std::optional<double> minutes;
     if (options.budget > 0) {
       const double used = std::chrono::duration<double>(Clock::now() - begin).count() / 60;
       // An exhausted budget still gives every run its first moments: a table without holes.
       minutes = std::max(options.budget - used, 0.01) / static_cast<double>(left);
     }
-    on_start(run, minutes > 0 ? fmt::format("{:.1f} minutes", minutes) : "no time limit");
+    on_start(run, minutes ? fmt::format("{:.1f} minutes", *minutes) : "no time limit");
     try {
       train_run(run, options, minutes);
       run.state = PlannedRun::State::kFinished;

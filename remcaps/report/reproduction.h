@@ -36,6 +36,7 @@ struct ReproduceOptions {
 
 /// One run of a reproduction.
 struct PlannedRun {
+  /// A run that a time limit ended has more to do, as an interrupted one has.
   enum class State { kMissing, kInterrupted, kFinished };
   std::string recipe;
   int64_t seed = 0;

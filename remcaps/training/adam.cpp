@@ -1,5 +1,6 @@
 #include "remcaps/training/adam.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "remcaps/base/error.h"
@@ -15,9 +16,44 @@ Adam::Adam(const NamedParameters& parameters, AdamOptions options) : options_(op
     first_.push_back(torch::zeros_like(parameter, torch::MemoryFormat::Contiguous).detach());
     second_.push_back(torch::zeros_like(parameter, torch::MemoryFormat::Contiguous).detach());
   }
+  one_pass_ = options_.kernels == KernelPath::kFused &&
+              std::all_of(parameters_.begin(), parameters_.end(), [](const auto& item) {
+                return item.second.scalar_type() == torch::kFloat32 && item.second.is_contiguous();
+              });
 }
 
 void Adam::step(double lr) {
+  one_pass_ ? fused_step(lr, {}) : plain_step(lr);
+}
+
+void Adam::step(double lr, const UpdateRule& rule) {
+  check(one_pass_, "Adam: a step with a pruning rule needs the fused kernel");
+  fused_step(lr, rule);
+}
+
+void Adam::fused_step(double lr, const UpdateRule& rule) {
+  torch::NoGradGuard no_grad;
+  ++steps_;
+  std::vector<UpdatedParameter> updated;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, weight] = parameters_[i];
+    if (!weight.grad().defined()) continue;
+    const auto dead = rule.dead.find(name);
+    updated.push_back({.parameter = weight,
+                       .gradient = weight.grad().contiguous(),
+                       .first = first_[i],
+                       .second = second_[i],
+                       .dead = dead == rule.dead.end() ? Tensor() : dead->second,
+                       .shrink = rule.shrunk.count(name) > 0});
+  }
+  if (updated.empty()) return;
+  const UpdateConstants constants{
+      .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
+  fused_update(updated, constants,
+               step_numbers(lr, constants, steps_, rule.lambda, updated[0].parameter.device()));
+}
+
+void Adam::plain_step(double lr) {
   torch::NoGradGuard no_grad;
   ++steps_;
   const auto t = static_cast<double>(steps_);

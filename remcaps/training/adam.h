@@ -7,12 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/fused_update.h"
+#include "remcaps/pruning/pruner.h"
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  KernelPath kernels = KernelPath::kReference;
 };
 
 /// PyTorch's formula, step for step:
@@ -27,6 +31,11 @@ class Adam {
 
   /// One update with the gradients that are there; a parameter without one does not move.
   void step(double lr);
+  /// The same with what a pruning strategy does before and after it, all in one pass over the
+  /// parameters; only where one_pass().
+  void step(double lr, const UpdateRule& rule);
+  /// Whether the fused kernel does the work: asked for, and every parameter float32 and dense.
+  bool one_pass() const { return one_pass_; }
   void zero_grad();
 
   int64_t steps() const { return steps_; }
@@ -38,7 +47,11 @@ class Adam {
   void load_state(const TensorMap& state, int64_t steps);
 
  private:
+  void plain_step(double lr);
+  void fused_step(double lr, const UpdateRule& rule);
+
   AdamOptions options_;
+  bool one_pass_ = false;
   NamedParameters parameters_;
   std::vector<torch::Tensor> first_, second_;
   int64_t steps_ = 0;

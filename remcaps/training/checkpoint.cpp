@@ -134,6 +134,17 @@ EpochSums EpochSums::zeros(torch::Device device) {
   return sums;
 }
 
+void EpochSums::add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+                    const torch::Tensor& labels, int64_t position) {
+  torch::NoGradGuard no_grad;
+  const int64_t count = labels.size(0);
+  const torch::Tensor value = batch_loss.to(torch::kFloat64);
+  loss += value * count;
+  correct += (activations.argmax(1) == labels).sum();
+  bad_step = torch::where(torch::isfinite(value), bad_step, bad_step.clamp_max(position));
+  images += count;
+}
+
 void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, const Pruner& pruner,
                 const RunProgress& progress, const EpochSums& sums) {
   TensorMap tensors;

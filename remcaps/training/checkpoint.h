@@ -55,6 +55,9 @@ struct EpochSums {
 
   static constexpr int64_t kNoBadStep = std::numeric_limits<int64_t>::max();
   static EpochSums zeros(torch::Device device);
+  /// Adds step `position`: its batch's mean loss, activations [B, J] and labels [B].
+  void add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+           const torch::Tensor& labels, int64_t position);
 };
 
 /// state.safetensors: with it a killed run goes on as if it had never been killed. There is no

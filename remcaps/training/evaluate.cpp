@@ -23,13 +23,17 @@ class EvaluationMode {
 // Calls `body(batch, forward, first)` for every batch, in order.
 template <typename Body>
 void for_each_batch(CapsNet& model, const BatchSource& source, int64_t batch_size,
-                    const ForwardOptions& options, const Body& body) {
+                    const ForwardOptions& options, PhaseClock* clock, const Body& body) {
   torch::NoGradGuard no_grad;
   EvaluationMode mode(model);
   for (int64_t first = 0; first < source.size(); first += batch_size) {
     const int64_t count = std::min(batch_size, source.size() - first);
     const Batch batch = source.evaluation_batch(first, count);
-    body(batch, model.forward(batch.images, options), first);
+    mark(clock, "batch");
+    const Forward forward = model.forward(batch.images, options);
+    mark(clock, "forward");
+    body(batch, forward, first);
+    mark(clock, "sums");
   }
 }
 
@@ -46,7 +50,7 @@ Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOpt
   forward_options.reconstruct = forward_options.reconstruct || reconstruct;
 
   Tensor loss_sum, batch_loss_sum, confusion;
-  for_each_batch(model, source, options.batch, forward_options,
+  for_each_batch(model, source, options.batch, forward_options, options.clock,
                  [&](const Batch& batch, const Forward& forward, int64_t first) {
                    const int64_t count = batch.labels.size(0);
                    if (first == 0) {
@@ -83,7 +87,7 @@ Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOpt
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
                             int64_t batch_size) {
   Tensor sum;
-  for_each_batch(model, source, batch_size, ForwardOptions{},
+  for_each_batch(model, source, batch_size, ForwardOptions{}, /*clock=*/nullptr,
                  [&](const Batch& batch, const Forward& forward, int64_t first) {
                    if (first == 0) sum = torch::zeros({}, doubles(batch.images));
                    const Tensor loss = margin_loss(forward.activations, batch.labels, margin);

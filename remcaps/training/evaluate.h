@@ -7,6 +7,7 @@
 #include "remcaps/capsule/loss.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/models/model.h"
+#include "remcaps/training/phase_clock.h"
 
 namespace remcaps {
 
@@ -21,6 +22,8 @@ struct EvaluateOptions {
   ForwardOptions forward;
   /// Called for every batch, on the device and before anything is read back.
   std::function<void(const Batch&, const Forward&)> on_batch;
+  /// Times the phases of a batch, where there is one.
+  PhaseClock* clock = nullptr;
   /// Images done so far, for a progress bar.
   std::function<void(int64_t)> on_progress;
 };

@@ -57,13 +57,7 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
   const std::string warning = check_memory(*model_, recipe_, device_);
   if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
   model_->to(device_);
-  ConfigSection pruning(YAML::Clone(recipe_.pruning), recipe_.name, "pruning");
-  pruner_ = make_pruner(pruning);
-  Adam::NamedParameters parameters;
-  for (const auto& item : model_->named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  adam_ = std::make_unique<Adam>(
-      parameters, AdamOptions{recipe_.train.beta1, recipe_.train.beta2, recipe_.train.eps});
+  step_ = std::make_unique<TrainingStep>(recipe_, *model_, device_);
   const AugmentOptions& augment = recipe_.dataset.augment;
   train_ = std::make_unique<BatchSource>(data.train, augment, device_);
   validation_ = std::make_unique<BatchSource>(data.validation, augment, device_);
@@ -98,10 +92,12 @@ void Trainer::train_mode() {
   }
 }
 
-RunSummary Trainer::run() {
+RunSummary Trainer::run(std::optional<double> minutes) {
   const RunLock lock(folder_);
   const InterruptGuard guard;
   start();
+  limit_seconds_ = 60 * minutes.value_or(recipe_.train.minutes);
+  if (minutes && limit_seconds_ > 0) limit_seconds_ += seconds_before_;
   std::string reason = reason_to_stop();
   while (reason.empty()) {
     train_epoch();
@@ -117,7 +113,7 @@ void Trainer::start() {
   write_atomically(folder_.recipe(), recipe_.to_text());
   metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
   if (std::filesystem::exists(folder_.state())) {
-    progress_ = load_state(folder_.state(), *model_, *adam_, *pruner_, sums_);
+    progress_ = load_state(folder_.state(), *model_, step_->adam(), step_->pruner(), sums_);
     seconds_before_ = progress_.seconds;
     metrics_->cut(progress_.epoch);
     last_saved_ = place_text(progress_);
@@ -125,8 +121,8 @@ void Trainer::start() {
   }
   metrics_->cut(0);
   PruningContext context = pruning_context();
-  pruner_->at_initialisation(context);
-  adam_->zero_grad();
+  step_->pruner().at_initialisation(context);
+  step_->adam().zero_grad();
   save_state_now();
 }
 
@@ -149,7 +145,7 @@ void Trainer::train_epoch() {
   if (progress_.position == 0) {
     sums_ = EpochSums::zeros(device_);
     PruningContext context = pruning_context();
-    pruner_->before_epoch(context);
+    step_->pruner().before_epoch(context);
   }
   display_.begin_epoch(progress_.epoch, sums_.images, train_->size());
   while (progress_.position < steps) {
@@ -167,33 +163,10 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step() {
-  const Batch batch = batch_of(progress_.position);
-  adam_->zero_grad();
-  ForwardOptions options;
-  options.labels = batch.labels;
-  options.reconstruct = model_->has_decoder() && recipe_.loss.reconstruction > 0;
-  Forward forward;
-  {
-    const Autocast autocast(recipe_.precision == "bf16", device_);
-    forward = model_->forward(batch.images, options);
-  }
-  const Tensor loss = loss_of(batch, forward);
-  // On the CPU the loss is there already: stop while the weights are still those that made it.
-  if (device_.is_cpu() && !std::isfinite(loss.item<double>())) stop_not_finite(progress_.position);
-  loss.backward();
   PruningContext context = pruning_context();
-  pruner_->after_backward(context);
-  adam_->step(recipe_.train.lr_at(progress_.epoch));
-  pruner_->after_step(context);
-
-  torch::NoGradGuard no_grad;
-  const int64_t count = batch.labels.size(0);
-  const Tensor value = loss.detach().to(torch::kFloat64);
-  sums_.loss += value * count;
-  sums_.correct += (forward.activations.argmax(1) == batch.labels).sum();
-  sums_.bad_step = torch::where(torch::isfinite(value), sums_.bad_step,
-                                sums_.bad_step.clamp_max(progress_.position));
-  sums_.images += count;
+  // On the CPU the loss is there already: stop while the weights are still those that made it.
+  if (!step_->run(batch_of(progress_.position), progress_.position, context, sums_))
+    stop_not_finite(progress_.position);
   ++progress_.position;
   ++progress_.step;
 }
@@ -202,23 +175,6 @@ Batch Trainer::batch_of(int64_t position) const {
   return train_->training_batch(position, recipe_.train.batch,
                                 static_cast<uint64_t>(recipe_.train.seed),
                                 static_cast<uint64_t>(progress_.epoch));
-}
-
-Tensor Trainer::loss_of(const Batch& batch, const Forward& forward) const {
-  Tensor loss = margin_loss(forward.activations.to(torch::kFloat32), batch.labels,
-                            recipe_.loss.margin(progress_.epoch));
-  if (forward.reconstruction.defined())
-    loss = loss + recipe_.loss.reconstruction *
-                      reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);
-  return loss;
-}
-
-void Trainer::make_gradients(const Batch& batch) {
-  adam_->zero_grad();
-  ForwardOptions options;
-  options.labels = batch.labels;
-  options.reconstruct = model_->has_decoder() && recipe_.loss.reconstruction > 0;
-  loss_of(batch, model_->forward(batch.images, options)).backward();
 }
 
 void Trainer::look_at_sums() {
@@ -232,7 +188,8 @@ void Trainer::look_at_sums() {
 void Trainer::stop_not_finite(int64_t position) {
   display_.clear();
   const Batch batch = batch_of(position);
-  const std::string where = find_nonfinite(*model_, batch, [&] { make_gradients(batch); });
+  const std::string where =
+      find_nonfinite(*model_, batch, [&] { step_->make_gradients(batch, progress_.epoch); });
   fail(
       "loss is not finite at step {} (epoch {}); first not finite: {}; last good checkpoint: {} "
       "({})",
@@ -261,7 +218,7 @@ bool Trainer::checkpoint_is_due() const {
 void Trainer::save_state_now() {
   if (sums_.images > 0) look_at_sums();  // what is saved must be good
   progress_.seconds = seconds();
-  save_state(folder_.state(), *model_, *adam_, *pruner_, progress_, sums_);
+  save_state(folder_.state(), *model_, step_->adam(), step_->pruner(), progress_, sums_);
   saved_at_ = Clock::now();
   last_saved_ = place_text(progress_);
 }
@@ -325,7 +282,7 @@ void Trainer::prune(EpochRecord& record) {
   PruningContext context = pruning_context();
   context.epoch_validation_loss = record.validation_loss;
   context.epoch_validation_accuracy = record.validation_accuracy;
-  const PruningReport report = pruner_->after_epoch(context);
+  const PruningReport report = step_->pruner().after_epoch(context);
   if (report.evaluations > 0 || report.pruned) {
     record.threshold = report.threshold;
     record.evaluations = report.evaluations;
@@ -403,7 +360,7 @@ PruningContext Trainer::pruning_context() {
   };
   const auto gradients_of_one_batch = [this] {
     train_mode();
-    make_gradients(batch_of(0));
+    step_->make_gradients(batch_of(0), progress_.epoch);
   };
   return PruningContext{.model = *model_,
                         .epoch = progress_.epoch,
@@ -421,7 +378,7 @@ double Trainer::seconds() const {
 }
 
 bool Trainer::out_of_time() const {
-  return recipe_.train.minutes > 0 && seconds() >= 60 * recipe_.train.minutes;
+  return limit_seconds_ > 0 && seconds() >= limit_seconds_;
 }
 
 }  // namespace remcaps

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "remcaps/data/batches.h"
@@ -12,6 +13,7 @@
 #include "remcaps/training/evaluate.h"
 #include "remcaps/training/metrics.h"
 #include "remcaps/training/run_folder.h"
+#include "remcaps/training/step.h"
 #include "remcaps/training/summary.h"
 
 namespace remcaps {
@@ -37,9 +39,10 @@ class Trainer {
   Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device,
           TrainingHooks hooks = {});
 
-  /// Trains until a limit of the recipe is reached. Throws Interrupted after SIGINT or SIGTERM (the
-  /// state is saved) and Error where a loss is not finite.
-  RunSummary run();
+  /// Trains until a limit of the recipe is reached. `minutes` stands in for the recipe's time limit
+  /// and counts from now, not from the run's first step; 0: none. Throws Interrupted after SIGINT
+  /// or SIGTERM (the state is saved) and Error where a loss is not finite.
+  RunSummary run(std::optional<double> minutes = std::nullopt);
 
   const Recipe& recipe() const { return recipe_; }
   const RunFolder& folder() const { return folder_; }
@@ -62,8 +65,6 @@ class Trainer {
   RunSummary finish(const std::string& reason);
 
   Batch batch_of(int64_t position) const;
-  Tensor loss_of(const Batch& batch, const Forward& forward) const;
-  void make_gradients(const Batch& batch);
   PruningContext pruning_context();
   Quantizers quantizers() const;
 
@@ -85,8 +86,7 @@ class Trainer {
   std::map<std::string, Dataset> extra_;  ///< further splits, measured when the run ends
   ModelContext context_;
   std::shared_ptr<CapsNet> model_;
-  std::unique_ptr<Pruner> pruner_;
-  std::unique_ptr<Adam> adam_;
+  std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<BatchSource> train_, validation_, test_;  ///< test_ may be null
   std::unique_ptr<MetricsFile> metrics_;
   TrainingDisplay display_;
@@ -95,6 +95,7 @@ class Trainer {
   EpochSums sums_;
   Clock::time_point begin_, looked_, saved_at_;
   double seconds_before_ = 0;  ///< of training before this process
+  double limit_seconds_ = 0;   ///< of training in all; 0: no limit
   std::string last_saved_;     ///< "epoch 3, step 1,200", for messages
 };
 

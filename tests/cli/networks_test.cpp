@@ -12,6 +12,10 @@ struct Network {
   std::vector<std::string> settings;
 };
 
+void PrintTo(const Network& network, std::ostream* out) {
+  *out << network.recipe;
+}
+
 // A name for CTest: letters and digits only.
 std::string test_name(const ::testing::TestParamInfo<Network>& info) {
   std::string name = info.param.recipe;

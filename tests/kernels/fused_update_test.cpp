@@ -100,6 +100,20 @@ TEST_P(FusedUpdate, TakesMoreTensorsThanOneLaunchHolds) {
 INSTANTIATE_TEST_SUITE_P(Devices, FusedUpdate, ::testing::ValuesIn(kernel_devices()),
                          [](const auto& info) { return info.param; });
 
+// Depthwise weights: channels-last and contiguous are one order, under different strides.
+TEST(FusedUpdateCpu, StridesOfDimensionsOfOneDoNotMatter) {
+  const Tensor values = torch::randn({4, 1, 3, 3});
+  UpdatedParameter item;
+  item.parameter = torch::zeros({4, 1, 3, 3});
+  item.gradient = torch::empty_strided({4, 1, 3, 3}, {9, 1, 3, 1}).copy_(values);
+  item.first = torch::zeros_like(item.parameter);
+  item.second = torch::zeros_like(item.parameter);
+  ASSERT_NE(item.gradient.strides(), item.parameter.strides());
+  const UpdateConstants constants;
+  fused_update({item}, constants, step_numbers(1e-3, constants, 1, 0, torch::kCPU));
+  EXPECT_TRUE(close_to(item.first, (1 - constants.beta1) * values, 1e-6));
+}
+
 TEST(FusedUpdateCpu, RefusesAGradientInAnotherLayout) {
   UpdatedParameter item;
   item.parameter = torch::zeros({4, 6});

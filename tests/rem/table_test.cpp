@@ -158,5 +158,22 @@ TEST_F(TableTest, PlanTellsFinishedInterruptedAndMissingRunsApart) {
               ElementsAre(State::kFinished, State::kMissing, State::kInterrupted, State::kMissing));
 }
 
+TEST_F(TableTest, PlanGoesOnWithARunThatATimeLimitEnded) {
+  const auto folder = folder_.path() / "mnist/dr-capsnet/seed-42";
+  make_folder(folder);
+  const auto state_where_stopped_by = [&](const std::string& reason) {
+    const json summary = {{"recipe", "mnist/dr-capsnet"}, {"seed", 42}, {"stopped", reason}};
+    write_atomically(folder / "summary.json", summary.dump());
+    ReproduceOptions options;
+    options.runs = folder_.path();
+    return plan_runs(reproduction("levels"), options).front().state;
+  };
+  using State = PlannedRun::State;
+  EXPECT_EQ(state_where_stopped_by("minutes"), State::kFinished);  // nothing left to go on from
+  write_atomically(folder / "state.safetensors", std::string_view("x"));
+  EXPECT_EQ(state_where_stopped_by("minutes"), State::kInterrupted);
+  EXPECT_EQ(state_where_stopped_by("patience"), State::kFinished);
+}
+
 }  // namespace
 }  // namespace remcaps

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/pruning/lobster.h"
 
 namespace remcaps {
 namespace {
@@ -60,6 +61,33 @@ TEST(Adam, RestoredStateContinuesBitForBit) {
   run(first, whole, 4, 9);
   run(second, copy, 4, 9);
   EXPECT_TRUE(torch::equal(whole.detach(), copy.detach()));
+}
+
+TEST(Adam, OnePassAgreesWithShrinkStepAndMaskOneAfterTheOther) {
+  torch::manual_seed(1);
+  const Tensor start = torch::randn({7, 33}), free = torch::randn({5});
+  const Tensor dead = torch::rand({7, 33}) < 0.4;
+  Tensor fused = start.clone().requires_grad_(), fused_free = free.clone().requires_grad_();
+  Tensor plain = start.clone().requires_grad_(), plain_free = free.clone().requires_grad_();
+  Adam one_pass({{"w", fused}, {"free", fused_free}}, {.kernels = KernelPath::kFused});
+  Adam separate({{"w", plain}, {"free", plain_free}}, {.kernels = KernelPath::kReference});
+  ASSERT_TRUE(one_pass.one_pass());
+  ASSERT_FALSE(separate.one_pass());
+  EXPECT_THROW(separate.step(0.01, UpdateRule{}), Error);
+  for (int t = 0; t < 6; ++t) {
+    const Tensor gradient = torch::randn({7, 33}), free_gradient = torch::randn({5});
+    fused.mutable_grad() = gradient.clone();
+    plain.mutable_grad() = gradient.clone();
+    fused_free.mutable_grad() = free_gradient.clone();
+    plain_free.mutable_grad() = free_gradient.clone();
+    one_pass.step(0.01, {.lambda = 0.02, .shrunk = {"w"}, .dead = {{"w", dead}}});
+    lobster_shrink(plain, plain.grad(), 0.02);
+    separate.step(0.01);
+    torch::NoGradGuard no_grad;
+    plain.masked_fill_(dead, 0);
+    EXPECT_TRUE(torch::allclose(fused, plain, 1e-5, 1e-6)) << t;
+    EXPECT_TRUE(torch::allclose(fused_free, plain_free, 1e-5, 1e-6)) << t;
+  }
 }
 
 TEST(Adam, StateThatDoesNotFitIsRejected) {

@@ -75,6 +75,8 @@ class TrainerTest : public ::testing::Test {
     }
     return "no error";
   }
+  // Half a run, then the rest from its folder, ends in the same bytes as a whole one.
+  void expect_pruned_run_resumes(const std::string& kernels);
 
   TemporaryFolder folder_;
   Probe probe_;
@@ -122,6 +124,15 @@ TEST_F(TrainerTest, TimeLimitEndsTheEpochEarlyAndCompletely) {
   EXPECT_GT(summary.test.plain.samples, 0);
 }
 
+TEST_F(TrainerTest, TimeLimitOfACallCountsFromThatCall) {
+  const Recipe recipe = tiny_recipe("{train: {epochs: 0, minutes: 0.00001}}");
+  const auto trainer = start(recipe, "a");
+  trainer->run();
+  const auto again = [&] { return Trainer(recipe, tiny_data(), trainer->folder(), torch::kCPU); };
+  EXPECT_EQ(again().run().epochs, 1);      // the recipe's has long passed
+  EXPECT_GT(again().run(0.02).epochs, 1);  // this one begins now
+}
+
 // A crash at every step in turn, with a checkpoint every third, ends in the same bytes.
 TEST_F(TrainerTest, CrashAtAnyStepAndResumeGivesTheSameBytes) {
   const Recipe recipe = tiny_recipe(
@@ -145,9 +156,10 @@ TEST_F(TrainerTest, CrashAtAnyStepAndResumeGivesTheSameBytes) {
   }
 }
 
-TEST_F(TrainerTest, PrunedRunResumesWithItsMasks) {
-  const Recipe recipe =
-      tiny_recipe("{train: {epochs: 4}, pruning: {strategy: lobster, lambda: 0.01, twt: 0.5}}");
+void TrainerTest::expect_pruned_run_resumes(const std::string& kernels) {
+  const Recipe recipe = tiny_recipe(
+      "{train: {epochs: 4}, pruning: {strategy: lobster, lambda: 0.01, twt: 0.5}, kernels: " +
+      kernels + "}");
   const auto whole = start(recipe, "whole");
   const RunSummary summary = whole->run();
   EXPECT_GT(summary.sparsity, 0);
@@ -159,6 +171,38 @@ TEST_F(TrainerTest, PrunedRunResumesWithItsMasks) {
   Trainer(recipe, tiny_data(), trainer->folder(), torch::kCPU).run();
   EXPECT_EQ(read_file(whole->folder().last()), read_file(trainer->folder().last()));
   EXPECT_EQ(read_file(whole->folder().metrics()), read_file(trainer->folder().metrics()));
+}
+
+TEST_F(TrainerTest, PrunedRunResumesWithItsMasks) {
+  expect_pruned_run_resumes("fused");
+}
+
+TEST_F(TrainerTest, PrunedRunResumesWithItsMasksOnThePlainPath) {
+  expect_pruned_run_resumes("reference");
+}
+
+// The one-pass update and the strategy's moments around a plain step end in the same weights, up to
+// rounding; no search, which rounding could send another way.
+TEST_F(TrainerTest, OnePassUpdateTrainsLikeThePlainOneWithEveryStrategy) {
+  for (const char* pruning :
+       {"{strategy: none}", "{strategy: lobster, lambda: 0.01, begin: 1000}",
+        "{strategy: random, sparsity: 0.5}", "{strategy: snip, sparsity: 0.5}"}) {
+    SCOPED_TRACE(pruning);
+    std::map<std::string, std::map<std::string, torch::Tensor>> weights;
+    for (const char* kernels : {"fused", "reference"}) {
+      const auto trainer =
+          start(tiny_recipe(fmt::format("{{train: {{epochs: 3}}, pruning: {}, kernels: {}}}",
+                                        pruning, kernels)),
+                "a");
+      trainer->run();
+      weights[kernels] = SafetensorsFile(trainer->folder().last()).load_all();
+    }
+    for (const auto& [name, plain] : weights["reference"]) {
+      const torch::Tensor& fused = weights["fused"].at(name);
+      EXPECT_TRUE(torch::allclose(fused, plain, 1e-4, 1e-5)) << name;
+      EXPECT_TRUE(torch::equal(fused == 0, plain == 0)) << name;
+    }
+  }
 }
 
 TEST_F(TrainerTest, SignalSavesWithinTheEpochAndResumesExactly) {

@@ -1,0 +1,72 @@
+// The convolutions in front of capsules on the CPU: the project's own kernel against libtorch's
+// (oneDNN), same inputs, same process.
+//   build/release/bench/bench_convolution --benchmark_repetitions=5
+#include <benchmark/benchmark.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "bench/device_timing.h"
+#include "remcaps/kernels/fast_convolution.h"
+
+namespace remcaps {
+namespace {
+
+using torch::Tensor;
+
+struct Convolution {
+  const char* name;
+  int64_t batch, channels, side, filters, kernel, stride;
+};
+
+const Convolution kConvolutions[] = {
+    {"dr-mnist-conv1", 32, 1, 28, 256, 9, 1},
+    {"dr-mnist-primary", 32, 256, 20, 256, 9, 2},
+    {"dr-mnist-primary-batch1", 1, 256, 20, 256, 9, 2},
+    {"dr-cifar10-primary", 32, 256, 16, 512, 9, 2},
+};
+
+void convolve(benchmark::State& state, const Convolution& c, bool fast, bool train) {
+  torch::manual_seed(0);
+  const Tensor map = torch::randn({c.batch, c.channels, c.side, c.side});
+  const Tensor weight = torch::randn({c.filters, c.channels, c.kernel, c.kernel}) * 0.01;
+  const Tensor bias = torch::randn({c.filters});
+  weight.requires_grad_(train);
+  bias.requires_grad_(train);
+  if (c.channels > 3) map.requires_grad_(train);  // images need no gradient
+  torch::AutoGradMode grad_mode(train);
+  Tensor direction;
+  for (auto _ : state) {
+    const DeviceTimer timer(state, torch::kCPU);
+    const Tensor out = fast ? fast_convolution(map, weight, bias, {c.stride, c.stride})
+                            : torch::conv2d(map, weight, bias, c.stride);
+    if (!train) continue;
+    if (!direction.defined()) direction = torch::ones_like(out);
+    for (Tensor tensor : {map, weight, bias}) tensor.mutable_grad() = Tensor();
+    out.backward(direction);
+  }
+  state.counters["images/s"] = benchmark::Counter(static_cast<double>(c.batch),
+                                                  benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void add_benchmarks() {
+  for (const Convolution& c : kConvolutions)
+    for (const bool train : {false, true})
+      for (const bool fast : {false, true}) {
+        const std::string name = std::string(train ? "forward+backward/" : "forward/") + c.name +
+                                 (fast ? "/fast" : "/plain");
+        benchmark::RegisterBenchmark(
+            name.c_str(), [=](benchmark::State& state) { convolve(state, c, fast, train); })
+            ->Unit(benchmark::kMillisecond)
+            ->UseManualTime()
+            ->ComputeStatistics("min", smallest);
+      }
+}
+
+}  // namespace
+}  // namespace remcaps
+
+int main(int argc, char** argv) {
+  remcaps::add_benchmarks();
+  return remcaps::run_benchmarks(argc, argv);
+}

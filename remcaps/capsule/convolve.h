@@ -1,0 +1,14 @@
+// The convolutions in front of capsules.
+#pragma once
+
+#include <torch/nn/modules/conv.h>
+
+#include "remcaps/capsule/routing.h"
+
+namespace remcaps {
+
+/// What the layer's own forward() gives; on the CPU by a kernel of the project's own where there is
+/// one for its shape (kernels/fast_convolution.h), unless the plain path is asked for.
+Tensor convolve(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels);
+
+}  // namespace remcaps

@@ -1,0 +1,219 @@
+#include "remcaps/training/benchmark.h"
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/names.h"
+#include "remcaps/base/torch_compat.h"
+#include "remcaps/data/catalog.h"
+#include "remcaps/training/context.h"
+#include "remcaps/training/evaluate.h"
+#include "remcaps/training/step.h"
+#include "remcaps/training/trainer.h"
+
+namespace remcaps {
+namespace {
+
+// Of images in the synthetic data set: enough that reading a pass's result back does not count.
+constexpr int64_t kCpuBatches = 8, kGpuBatches = 64;
+constexpr int kWarmUps = 2;
+
+Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
+  std::vector<int64_t> shape = catalog_entry(recipe.dataset.name).shape;
+  shape.insert(shape.begin(), count);
+  Dataset data;
+  data.images = torch::randint(0, 256, shape, torch::kUInt8);
+  data.labels = torch::arange(count) % classes;
+  return data;
+}
+
+// "VmHWM" (the peak since it was last reset) or "VmRSS" of this process, in bytes; 0: not known.
+int64_t process_memory(const std::string& field) {
+  std::ifstream in("/proc/self/status");
+  std::string line;
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    std::string name;
+    int64_t kibibytes = 0;
+    if (words >> name >> kibibytes && name == field + ":") return kibibytes * 1024;
+  }
+  return 0;
+}
+
+// Measures from its construction on.
+class PeakMemory {
+ public:
+  explicit PeakMemory(torch::Device device) : cuda_(device.is_cuda()) {
+    if (cuda_) {
+      cuda_reset_peak();
+      base_ = cuda_peak_bytes();
+    } else {
+      std::ofstream("/proc/self/clear_refs") << "5";  // resets VmHWM
+      base_ = process_memory("VmRSS");
+    }
+  }
+  double mebibytes() const {
+    const int64_t peak = cuda_ ? cuda_peak_bytes() : process_memory("VmHWM");
+    return static_cast<double>(std::max<int64_t>(0, peak - base_)) / (1 << 20);
+  }
+
+ private:
+  bool cuda_;
+  int64_t base_ = 0;
+};
+
+// One task, ready to run: does a piece of its work and returns the batches in it.
+using Work = std::function<int64_t(PhaseClock* clock)>;
+
+struct Setup {
+  Recipe& recipe;
+  CapsNet& model;
+  const BatchSource& source;
+  torch::Device device;
+};
+
+Work training_work(const Setup& setup) {
+  auto step = std::make_shared<TrainingStep>(setup.recipe, setup.model, setup.device);
+  setup.model.train();
+  PruningContext context{.model = setup.model};
+  step->pruner().before_epoch(context);
+  return [setup, step, sums = EpochSums::zeros(setup.device),
+          position = int64_t{0}](PhaseClock* clock) mutable -> int64_t {
+    step->set_clock(clock);
+    const auto seed = static_cast<uint64_t>(setup.recipe.train.seed);
+    const Batch batch = setup.source.training_batch(position, setup.recipe.train.batch, seed,
+                                                    /*epoch=*/0);
+    mark(clock, "batch");
+    PruningContext context{.model = setup.model};
+    check(step->run(batch, position, context, sums),
+          "bench: the loss is not finite; train.lr is {}", setup.recipe.train.lr);
+    position = (position + 1) % setup.source.batches(setup.recipe.train.batch);
+    return 1;
+  };
+}
+
+Work inference_work(const Setup& setup) {
+  return [setup](PhaseClock* clock) {
+    EvaluateOptions options;
+    options.batch = setup.recipe.train.batch;
+    options.clock = clock;
+    evaluate(setup.model, setup.source, options);
+    return setup.source.batches(options.batch);
+  };
+}
+
+// A piece is one search from the same weights.
+Work search_work(const Setup& setup) {
+  const std::vector<Tensor> parameters = setup.model.parameters();
+  std::vector<Tensor> start;
+  for (const Tensor& parameter : parameters) start.push_back(parameter.detach().clone());
+  return [setup, parameters, start](PhaseClock* clock) {
+    {
+      const torch::NoGradGuard no_grad;
+      for (size_t i = 0; i < start.size(); ++i) Tensor(parameters[i]).copy_(start[i]);
+    }
+    if (clock != nullptr) clock->skip();
+    TrainingStep step(setup.recipe, setup.model, setup.device);
+    PruningContext context{.model = setup.model};
+    context.validation_loss = [&setup, clock] {
+      mark(clock, "thresholds");
+      const double loss =
+          evaluate_margin_loss(setup.model, setup.source, setup.recipe.loss.margin(/*epoch=*/0),
+                               setup.recipe.train.batch);
+      mark(clock, "validation");
+      return loss;
+    };
+    const PruningReport report = step.pruner().after_epoch(context);
+    mark(clock, "thresholds");
+    check(report.evaluations > 0, "bench: pruning.strategy {} searches for no threshold",
+          setup.recipe.pruning["strategy"].as<std::string>());
+    return report.evaluations * setup.source.batches(setup.recipe.train.batch);
+  };
+}
+
+Work work_of(BenchmarkTask task, const Setup& setup) {
+  switch (task) {
+    case BenchmarkTask::kTrain:
+      return training_work(setup);
+    case BenchmarkTask::kInfer:
+      return inference_work(setup);
+    case BenchmarkTask::kSearch:
+      return search_work(setup);
+  }
+  fail("bench: no such task");
+}
+
+// Runs pieces of work for so many seconds, at least one. Returns the batches and the seconds.
+std::pair<int64_t, double> run_for(double seconds, const Work& work, torch::Device device,
+                                   PhaseClock* clock) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  int64_t batches = 0;
+  if (clock != nullptr) clock->skip();
+  do {
+    batches += work(clock);
+  } while (elapsed() < seconds);
+  if (device.is_cuda()) torch::cuda::synchronize(device.index());
+  return {batches, elapsed()};
+}
+
+}  // namespace
+
+Recipe benchmark_recipe(const std::string& model, const std::string& shape,
+                        const std::vector<std::string>& overrides) {
+  const std::vector<std::string> models = model_names();
+  if (std::find(models.begin(), models.end(), model) == models.end())
+    throw UsageError(fmt::format("unknown network {}{}", model, suggestion(model, models)));
+  const CatalogEntry& entry = catalog_entry(shape);
+  if (entry.shape.empty())
+    throw UsageError(
+        fmt::format("--shape {}: its images have no fixed shape; expected a data set whose images "
+                    "have one",
+                    shape));
+  const std::string name = shape + "/" + model;
+  const std::vector<std::string> recipes = recipe_names();
+  if (std::find(recipes.begin(), recipes.end(), name) != recipes.end())
+    return load_recipe(name, overrides);
+  YAML::Node node(YAML::NodeType::Map);
+  node["dataset"]["name"] = shape;
+  node["model"]["name"] = model;
+  for (const std::string& assignment : overrides) set_yaml_path(node, assignment);
+  return parse_recipe(node, name);
+}
+
+BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
+  std::optional<ModelContext> context = known_context(recipe);
+  check(context.has_value(), "bench: the images of {} have no fixed shape", recipe.dataset.name);
+  context->load_pretrained = false;
+  apply_runtime_options(recipe);
+  torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));
+  const int64_t batches = options.device.is_cuda() ? kGpuBatches : kCpuBatches;
+  const BatchSource source(synthetic_images(recipe, batches * recipe.train.batch, context->classes),
+                           recipe.dataset.augment, options.device);
+
+  const PeakMemory memory(options.device);
+  const auto model = build_model(recipe, *context);
+  model->to(options.device);
+  const Work work =
+      work_of(options.task,
+              {.recipe = recipe, .model = *model, .source = source, .device = options.device});
+  for (int i = 0; i < kWarmUps; ++i) work(nullptr);
+  const auto [steps, seconds] = run_for(options.seconds, work, options.device, nullptr);
+  BenchmarkResult result;
+  result.peak_memory_mib = memory.mebibytes();
+  result.steps = steps;
+  result.step_ms = 1000 * seconds / static_cast<double>(steps);
+  result.images_per_s = 1000 * static_cast<double>(recipe.train.batch) / result.step_ms;
+
+  PhaseClock clock(options.device);
+  const int64_t clocked = run_for(options.seconds / 4, work, options.device, &clock).first;
+  for (const auto& [phase, spent] : clock.phases())
+    result.phases_ms.emplace_back(phase, 1000 * spent / static_cast<double>(clocked));
+  return result;
+}
+
+}  // namespace remcaps
