@@ -12,6 +12,7 @@ void add_couplings(CLI::App& app);
 void add_data(CLI::App& app);
 void add_entropy(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_export(CLI::App& app);
 void add_figure(CLI::App& app);
 void add_levels(CLI::App& app);
 void add_info(CLI::App& app);

@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   remcaps::cli::add_reproduce(app);
   remcaps::cli::add_predict(app);
   remcaps::cli::add_explain(app);
+  remcaps::cli::add_export(app);
   remcaps::cli::add_figure(app);
   remcaps::cli::add_describe(app);
   remcaps::cli::add_data(app);

@@ -50,6 +50,21 @@ void check_format(const SafetensorsFile& file, const char* expected) {
         expected);
 }
 
+Metadata metadata_of(const WeightsInfo& info) {
+  const ImageShape input = info.context.input;
+  return {
+      {"format", kWeightsFormat},
+      {"remcaps", kVersion},
+      {"model", info.recipe.model},
+      {"dataset", info.recipe.dataset.name},
+      {"name", info.recipe.name},
+      {"recipe", info.recipe.to_text()},
+      {"input", json{input.channels, input.height, input.width}.dump()},
+      {"classes", json(info.class_names).dump()},
+      {"epoch", std::to_string(info.epoch)},
+  };
+}
+
 }  // namespace
 
 TensorMap weights_of(const CapsNet& model) {
@@ -82,19 +97,15 @@ void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& s
 }
 
 void save_weights(const fs::path& path, const CapsNet& model, const WeightsInfo& info) {
-  const ImageShape input = info.context.input;
-  const Metadata metadata = {
-      {"format", kWeightsFormat},
-      {"remcaps", kVersion},
-      {"model", info.recipe.model},
-      {"dataset", info.recipe.dataset.name},
-      {"name", info.recipe.name},
-      {"recipe", info.recipe.to_text()},
-      {"input", json{input.channels, input.height, input.width}.dump()},
-      {"classes", json(info.class_names).dump()},
-      {"epoch", std::to_string(info.epoch)},
-  };
-  save_safetensors(path, weights_of(model), metadata);
+  save_safetensors(path, weights_of(model), metadata_of(info));
+}
+
+void save_packed_weights(const fs::path& path, const PackedTensors& weights,
+                         const WeightsInfo& info, const std::string& card) {
+  Metadata metadata = metadata_of(info);
+  metadata.insert(weights.metadata.begin(), weights.metadata.end());
+  metadata["card"] = card;
+  save_safetensors(path, weights.tensors, metadata);
 }
 
 WeightsInfo read_weights_info(const SafetensorsFile& file) {

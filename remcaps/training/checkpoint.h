@@ -8,7 +8,7 @@
 
 #include "remcaps/models/model.h"
 #include "remcaps/pruning/pruner.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/tensors/packed.h"
 #include "remcaps/training/adam.h"
 #include "remcaps/training/recipe.h"
 
@@ -31,6 +31,10 @@ struct WeightsInfo {
 
 /// Writes weights atomically, with `info` as metadata.
 void save_weights(const std::filesystem::path& path, const CapsNet& model, const WeightsInfo& info);
+
+/// The same for weights that are packed already; `card` is JSON that says how good they are.
+void save_packed_weights(const std::filesystem::path& path, const PackedTensors& weights,
+                         const WeightsInfo& info, const std::string& card);
 
 /// Error where the file is no weights file of this program.
 WeightsInfo read_weights_info(const SafetensorsFile& file);

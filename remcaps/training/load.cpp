@@ -6,7 +6,9 @@
 #include "remcaps/base/files.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"
+#include "remcaps/tensors/packed.h"
 #include "remcaps/training/launch.h"
+#include "remcaps/training/zoo.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -88,7 +90,10 @@ void start_from(CapsNet& model, const fs::path& trained) {
   load_weights(model, mixed, run.weights.string());
 }
 
-LoadedRun load_run(const fs::path& path, torch::Device device, const std::string& checkpoint) {
+LoadedRun load_run(const fs::path& run_or_name, torch::Device device,
+                   const std::string& checkpoint) {
+  const fs::path path =
+      is_zoo_name(run_or_name.string()) ? find_in_zoo(run_or_name.string()) : run_or_name;
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
   check(is_folder || fs::exists(path, error), "{}: no such run folder or weights file",
@@ -112,7 +117,7 @@ LoadedRun load_run(const fs::path& path, torch::Device device, const std::string
   run.device = device;
   run.context.load_pretrained = false;
   run.model = build_model(run.recipe, run.context);
-  load_weights(*run.model, file.load_all(), run.weights.string());
+  load_weights(*run.model, load_unpacked(file), run.weights.string());
   run.model->to(device);
   run.model->eval();
   return run;

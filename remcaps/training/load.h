@@ -33,9 +33,10 @@ struct LoadedRun {
   torch::Tensor read_input(const std::filesystem::path& image) const;
 };
 
-/// `path` is a run folder (its best checkpoint, or its last where the run prunes) or a weights
-/// file. `checkpoint` picks another one of a run folder: "best", "last" or "epoch-0012". Error: one
-/// line for a missing, damaged or mismatched file.
+/// `path` is a run folder (its best checkpoint, or its last where the run prunes), a weights file,
+/// packed or not, or a name from the zoo ("zoo:mnist/dr-capsnet-rem"). `checkpoint` picks another
+/// one of a run folder: "best", "last" or "epoch-0012". Error: one line for a missing, damaged or
+/// mismatched file.
 LoadedRun load_run(const std::filesystem::path& path, torch::Device device,
                    const std::string& checkpoint = "");
 

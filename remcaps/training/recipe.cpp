@@ -10,6 +10,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/training/resources.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -104,28 +105,13 @@ YAML::Node bind_recipe(Recipe& recipe, const YAML::Node& node) {
   return resolved;
 }
 
-fs::path program_folder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::path() : program.parent_path();
-}
-
-std::vector<fs::path> recipe_folders() {
-  std::vector<fs::path> folders;
-  if (const char* given = std::getenv("REMCAPS_RECIPES"); given != nullptr && *given != '\0')
-    folders.emplace_back(given);
-  folders.emplace_back("recipes");
-  folders.push_back(program_folder().parent_path() / "share" / "remcaps" / "recipes");
-  return folders;
-}
-
 // base.yaml and what else lies directly in a recipe folder are parts to include, not recipes.
 bool is_recipe(const fs::path& relative) {
   return relative.extension() == ".yaml" && relative.has_parent_path();
 }
 
 std::string name_of(const fs::path& path) {
-  for (const auto& folder : recipe_folders()) {
+  for (const auto& folder : resource_folders("recipes")) {
     std::error_code error;
     const fs::path relative = fs::relative(path, folder, error);
     if (!error && !relative.empty() && *relative.begin() != ".." && is_recipe(relative))
@@ -192,7 +178,7 @@ std::string Recipe::to_text() const {
 
 std::vector<std::string> recipe_names() {
   std::set<std::string> names;
-  for (const auto& folder : recipe_folders()) {
+  for (const auto& folder : resource_folders("recipes")) {
     std::error_code error;
     for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
          it.increment(error)) {
@@ -208,7 +194,7 @@ fs::path find_recipe(const std::string& name_or_path) {
   std::error_code error;
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
   std::vector<std::string> searched;
-  for (const auto& folder : recipe_folders()) {
+  for (const auto& folder : resource_folders("recipes")) {
     const fs::path path = folder / (name_or_path + ".yaml");
     if (fs::is_regular_file(path, error)) return path;
     searched.push_back(folder.string());

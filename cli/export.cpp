@@ -1,0 +1,55 @@
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "remcaps/base/error.h"
+#include "remcaps/base/progress.h"
+#include "remcaps/report/model_export.h"
+
+namespace remcaps::cli {
+namespace {
+
+struct ExportCommand {
+  std::string run, checkpoint;
+  std::filesystem::path out;
+  bool json = false;
+  PlaceOptions place;
+};
+
+void run_export(const ExportCommand& options) {
+  if (options.out.extension() != ".safetensors")
+    throw UsageError(
+        fmt::format("--out {}: expected a name that ends in .safetensors", options.out.string()));
+  LoadedRun run = load_run(options.run, parse_device(options.place.device), options.checkpoint);
+  const DataSplits data = run.load_data(options.place.data);
+  ModelExport result;
+  {
+    Progress bar("evaluating", 2 * data.split("test").size());  // plain and quantized
+    result = export_model(run, data, options.out, [&bar](int64_t done) { bar.update(done); });
+  }
+  if (options.json)
+    fmt::print("{}\n", result.numbers.dump());
+  else
+    fmt::print("{}\n{}\n", result.weights.string(), result.card.string());
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "export", "A trained network as one small file: half precision, zeros left out, with a card");
+  auto options = std::make_shared<ExportCommand>();
+  command->add_option("run", options->run, "A run's folder or a weights file")->required();
+  command->add_option("--out", options->out, "File to write, NAME.safetensors; its card is NAME.md")
+      ->required();
+  command->add_option("--checkpoint", options->checkpoint,
+                      "Another checkpoint of the run: best, last or epoch-NNNN");
+  options->place.add_to(*command);
+  command->add_flag("--json", options->json, "The card's numbers as one JSON object on stdout");
+  command->footer(
+      "Example:\n  remcaps export runs/mnist/dr-capsnet-rem/seed-42 --out "
+      "models/mnist/dr-capsnet-rem.safetensors\n  remcaps eval zoo:mnist/dr-capsnet-rem");
+  command->callback([options] { run_export(*options); });
+}
+
+}  // namespace remcaps::cli

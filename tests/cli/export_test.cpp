@@ -1,0 +1,61 @@
+// export, and networks by their name in the zoo, with the real program.
+#include "tests/cli/cli_fixture.h"
+
+namespace remcaps::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class ExportTest : public CliTest {
+ protected:
+  // A network with zeros: SNIP at half sparsity.
+  void SetUp() override {
+    CliTest::SetUp();
+    if (IsSkipped()) return;
+    const ProgramResult trained = remcaps(short_training(
+        "runs", {"--set", "pruning.strategy=snip", "--set", "pruning.sparsity=0.5"}));
+    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    const ProgramResult result = remcaps({"export", "runs/seed-42", "--out", file(), "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    numbers_ = json::parse(result.out);
+  }
+  static std::string file() { return "models/fashion-mnist/small.safetensors"; }
+
+  json numbers_;
+};
+
+TEST_F(ExportTest, TheZooGivesTheCardsNumbersExactly) {
+  const ProgramResult evaluated = remcaps({"eval", "zoo:fashion-mnist/small", "--json"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.err;
+  const json eval = json::parse(evaluated.out);
+  for (const char* key : {"model", "dataset", "samples", "accuracy", "loss", "accuracy_quantized",
+                          "entropy", "keys_per_class", "parameters_nonzero", "sparsity", "epoch"})
+    EXPECT_EQ(eval[key], numbers_[key]) << key;
+  EXPECT_NEAR(eval["sparsity"].get<double>(), 0.5, 0.01);
+
+  const std::string card = read_file(folder_ / "models/fashion-mnist/small.md");
+  EXPECT_THAT(card, HasSubstr("# fashion-mnist/small"));
+  EXPECT_THAT(card, HasSubstr("| network | eff-capsnet |"));
+  EXPECT_THAT(card, HasSubstr("remcaps eval zoo:fashion-mnist/small"));
+  // Half of the weights in half precision.
+  EXPECT_LT(fs::file_size(folder_ / file()),
+            fs::file_size(folder_ / "runs/seed-42/last.safetensors") * 4 / 10);
+}
+
+TEST_F(ExportTest, NothingHalfWrittenStaysBehind) {
+  for (const auto& entry : fs::directory_iterator(folder_ / "models/fashion-mnist"))
+    EXPECT_THAT(entry.path().filename().string(),
+                ::testing::AnyOf("small.safetensors", "small.md"));
+}
+
+TEST_F(ExportTest, BadNamesAreOneLine) {
+  expect_one_line(remcaps({"eval", "zoo:fashion-mnist/smal"}), 2,
+                  "no network zoo:fashion-mnist/smal; did you mean fashion-mnist/small?");
+  expect_one_line(remcaps({"export", "runs/seed-42", "--out", "small.bin"}), 2, ".safetensors");
+  expect_one_line(remcaps({"export", "runs/seed-43", "--out", "x.safetensors"}), 1, "runs/seed-43");
+}
+
+}  // namespace
+}  // namespace remcaps::testing
