@@ -55,11 +55,7 @@ void add_benchmarks() {
       for (const bool fast : {false, true}) {
         const std::string name = std::string(train ? "forward+backward/" : "forward/") + c.name +
                                  (fast ? "/fast" : "/plain");
-        benchmark::RegisterBenchmark(
-            name.c_str(), [=](benchmark::State& state) { convolve(state, c, fast, train); })
-            ->Unit(benchmark::kMillisecond)
-            ->UseManualTime()
-            ->ComputeStatistics("min", smallest);
+        add_timed(name, [=](benchmark::State& state) { convolve(state, c, fast, train); });
       }
 }
 

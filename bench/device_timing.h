@@ -52,6 +52,15 @@ inline double smallest(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
+/// Registers a benchmark that times itself with DeviceTimer.
+template <typename Body>
+void add_timed(const std::string& name, const Body& body) {
+  benchmark::RegisterBenchmark(name.c_str(), body)
+      ->Unit(benchmark::kMillisecond)
+      ->UseManualTime()
+      ->ComputeStatistics("min", smallest);
+}
+
 /// The machine's facts at the head of the output, then the benchmarks asked for.
 inline int run_benchmarks(int argc, char** argv) {
   prepare_process(argv);

@@ -59,11 +59,7 @@ void add_benchmarks() {
       for (const KernelPath kernels : {KernelPath::kReference, KernelPath::kFused}) {
         const std::string name = std::string(train ? "forward+backward/" : "forward/") +
                                  layer.name + (kernels == KernelPath::kFused ? "/fused" : "/plain");
-        benchmark::RegisterBenchmark(
-            name.c_str(), [=](benchmark::State& state) { route(state, layer, kernels, train); })
-            ->Unit(benchmark::kMillisecond)
-            ->UseManualTime()
-            ->ComputeStatistics("min", smallest);
+        add_timed(name, [=](benchmark::State& state) { route(state, layer, kernels, train); });
       }
 }
 

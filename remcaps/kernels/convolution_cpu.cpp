@@ -11,9 +11,8 @@
 namespace remcaps::kernels::cpu {
 namespace {
 
-constexpr int64_t kImages = 4;  // that a task takes over a panel
-constexpr int64_t kDepth =
-    256;  // pixels a weight gradient's tile adds up before the next one comes
+constexpr int64_t kImages = 4;   // that a task takes over a panel
+constexpr int64_t kDepth = 256;  // pixels that a weight gradient's tile adds up at a time
 
 int64_t pieces_of(int64_t total, int64_t piece) {
   return (total + piece - 1) / piece;

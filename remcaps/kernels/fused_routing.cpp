@@ -7,7 +7,6 @@
 #include <string>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/text.h"
 #include "remcaps/kernels/dynamic_routing_cpu.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/kernels/cuda_stream.h"
@@ -187,11 +186,11 @@ void check_shapes(const Tensor& children, const Tensor& weight, const Tensor& bi
   check(children.dim() == 3 && weight.dim() == 4 && children.size(1) == weight.size(0) &&
             children.size(2) == weight.size(3) && children.numel() > 0 && weight.numel() > 0,
         "fused routing: children {} and weight {}; expected BxIxD_in and IxJxD_outxD_in",
-        shape_text(children.sizes()), shape_text(weight.sizes()));
-  check(!bias.defined() ||
-            (bias.dim() == 2 && bias.size(0) == weight.size(1) && bias.size(1) == weight.size(2)),
-        "fused routing: bias {}; expected {}x{}", shape_text(bias.sizes()), weight.size(1),
-        weight.size(2));
+        fmt::join(children.sizes(), "x"), fmt::join(weight.sizes(), "x"));
+  if (bias.defined())
+    check(bias.dim() == 2 && bias.size(0) == weight.size(1) && bias.size(1) == weight.size(2),
+          "fused routing: bias {}; expected {}x{}", fmt::join(bias.sizes(), "x"), weight.size(1),
+          weight.size(2));
   check(options.iterations >= 1, "fused routing: {} iterations; expected at least 1",
         options.iterations);
   check(options.level_centres.empty() ||

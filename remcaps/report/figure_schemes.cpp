@@ -76,8 +76,8 @@ Figure architecture_figure(const FigureOptions& options) {
     int64_t iterations = 0;
     for (const RoutingLayer& routing : run.model->routing_layers())
       if (routing.name == layer.name) iterations = routing.iterations;
-    table.add(layer.name, layer.kind, fmt::format("{}", fmt::join(layer.output, "x")),
-              layer.parameters, layer.multiply_adds, iterations);
+    table.add(layer.name, layer.kind, shape_text(layer.output), layer.parameters,
+              layer.multiply_adds, iterations);
   }
   const ImageShape input = run.model->input();
   const std::string title = fmt::format("{} on {}", run.model->name(), run.recipe.dataset.name);
