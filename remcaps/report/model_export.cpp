@@ -91,21 +91,14 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
                          const std::function<void(int64_t)>& on_progress) {
   const PackedTensors packed = pack_tensors(weights_of(*run.model));
   const WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
-  if (out.has_parent_path()) make_folder(out.parent_path());
-  // What is measured is what will be read: the weights go through a file.
-  const fs::path draft = fs::path(out).concat(".part");
-  const auto remove_draft = [](const fs::path* path) {
-    std::error_code ignored;
-    fs::remove(*path, ignored);
-  };
-  const std::unique_ptr<const fs::path, decltype(remove_draft)> guard(&draft, remove_draft);
-  save_packed_weights(draft, packed, info, "{}");
-  load_weights(*run.model, load_unpacked(SafetensorsFile(draft)), draft.string());
+  // What is measured is what will be read, not the weights before they were packed.
+  load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
 
   ModelExport result;
   result.numbers = measure(run, run.source(data, "test"), on_progress);
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
+  if (out.has_parent_path()) make_folder(out.parent_path());
   save_packed_weights(out, packed, info, result.numbers.dump());
   write_atomically(result.card, card_text(name_of_export(out), result.numbers, fs::file_size(out)));
   return result;

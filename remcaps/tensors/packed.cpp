@@ -31,27 +31,30 @@ Tensor from_bitmap(const Tensor& bytes) {  // uint8 [n] -> bool [8 n]
   return bytes.unsqueeze(1).bitwise_and(bit_values()).ne(0).flatten();
 }
 
-Tensor unpack(const SafetensorsFile& file, const std::string& name,
-              const std::vector<int64_t>& shape) {
-  const std::string path = file.path().string();
-  for (const std::string& part : {name + ".bits", name + ".values"})
-    check(file.contains(part), "{}: its packed tensor {} has no {}", path, name, part);
-  const Tensor bits = file.load(name + ".bits"), values = file.load(name + ".values");
+// Takes the parts of one tensor out of `tensors` and puts them together.
+Tensor unpack(TensorMap& tensors, const std::string& name, const std::vector<int64_t>& shape,
+              const std::string& source) {
+  const auto take = [&](const std::string& part) {
+    const auto found = tensors.extract(part);
+    check(!found.empty(), "{}: its packed tensor {} has no {}", source, name, part);
+    return found.mapped();
+  };
+  const Tensor bits = take(name + ".bits"), values = take(name + ".values");
   int64_t places = 1;
   for (const int64_t size : shape) {
     check(size > 0 && size <= (int64_t{1} << 40) / places, "{}: {} cannot have the shape [{}]",
-          path, name, fmt::join(shape, ", "));
+          source, name, fmt::join(shape, ", "));
     places *= size;
   }
   check(bits.scalar_type() == torch::kUInt8 && bits.dim() == 1 &&
             bits.numel() == bitmap_bytes(places),
-        "{}: the bitmap of {} has {} bytes; expected {}", path, name, bits.numel(),
+        "{}: the bitmap of {} has {} bytes; expected {}", source, name, bits.numel(),
         bitmap_bytes(places));
   const Tensor marked = from_bitmap(bits);
   const int64_t expected = marked.slice(0, 0, places).sum().item<int64_t>();
   check(values.is_floating_point() && values.dim() == 1 && values.numel() == expected &&
             !marked.slice(0, places).any().item<bool>(),
-        "{}: {} has {} values; its bitmap marks {}", path, name, values.numel(),
+        "{}: {} has {} values; its bitmap marks {}", source, name, values.numel(),
         marked.sum().item<int64_t>());
   return torch::zeros({places})
       .masked_scatter_(marked.slice(0, 0, places), values.to(torch::kFloat32))
@@ -86,24 +89,24 @@ PackedTensors pack_tensors(const TensorMap& tensors) {
   return packed;
 }
 
-TensorMap load_unpacked(const SafetensorsFile& file) {
-  TensorMap tensors = file.load_all();
-  const auto found = file.metadata().find(kShapes);
-  if (found == file.metadata().end()) return tensors;
+TensorMap unpack_tensors(const PackedTensors& packed, const std::string& source) {
+  TensorMap tensors = packed.tensors;
+  const auto found = packed.metadata.find(kShapes);
+  if (found == packed.metadata.end()) return tensors;
   std::map<std::string, std::vector<int64_t>> shapes;
   try {
     shapes = json::parse(found->second).get<decltype(shapes)>();
   } catch (const json::exception&) {
-    fail("{}: its metadata \"{}\" does not give shapes by name", file.path().string(), kShapes);
+    fail("{}: its metadata \"{}\" does not give shapes by name", source, kShapes);
   }
-  for (const auto& [name, shape] : shapes) {
-    tensors[name] = unpack(file, name, shape);
-    tensors.erase(name + ".bits");
-    tensors.erase(name + ".values");
-  }
+  for (const auto& [name, shape] : shapes) tensors[name] = unpack(tensors, name, shape, source);
   for (auto& [name, tensor] : tensors)
     if (tensor.scalar_type() == torch::kFloat16) tensor = tensor.to(torch::kFloat32);
   return tensors;
+}
+
+TensorMap load_unpacked(const SafetensorsFile& file) {
+  return unpack_tensors({file.load_all(), file.metadata()}, file.path().string());
 }
 
 }  // namespace remcaps

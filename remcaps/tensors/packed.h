@@ -16,8 +16,11 @@ struct PackedTensors {
 /// bit b of byte k. Other types stay as they are. Error: a value beyond half precision's 65,504.
 PackedTensors pack_tensors(const TensorMap& tensors);
 
-/// All tensors of a file, packed or not; what was packed is float32 again. Error names the file
-/// where bitmaps, values and shapes do not go together.
+/// The reverse, float32 again; tensors that were never packed are left as they are. Error names
+/// `source` where bitmaps, values and shapes do not go together.
+TensorMap unpack_tensors(const PackedTensors& packed, const std::string& source);
+
+/// All tensors of a file, packed or not.
 TensorMap load_unpacked(const SafetensorsFile& file);
 
 }  // namespace remcaps
