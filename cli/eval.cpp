@@ -140,6 +140,7 @@ void run_eval(const EvalCommand& options) {
   const BatchSource source = run.source(data, options.split);
   EvaluateOptions evaluation;
   evaluation.margin = run.recipe.loss.margin(run.epoch);
+  evaluation.bf16 = run.recipe.precision == "bf16";
   const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   SplitMeasurement result;
   {

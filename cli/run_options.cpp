@@ -33,6 +33,7 @@ EvaluateOptions RunOptions::evaluation(const LoadedRun& run) const {
   EvaluateOptions options;
   options.batch = batch;
   options.margin = run.recipe.loss.margin(run.epoch);
+  options.bf16 = run.recipe.precision == "bf16";
   return options;
 }
 

@@ -68,26 +68,55 @@ void set_deterministic(bool on) {
   at::globalContext().setBenchmarkCuDNN(!on);
 }
 
+namespace {
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+void use_bfloat16(torch::DeviceType type) {
+  at::autocast::set_autocast_dtype(type, at::kBFloat16);
+}
+void switch_autocast(torch::DeviceType type, bool on) {
+  at::autocast::set_autocast_enabled(type, on);
+}
+bool cuda_autocast_enabled() {
+  return at::autocast::is_autocast_enabled(torch::kCUDA);
+}
+#else
+void use_bfloat16(torch::DeviceType) {
+  at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
+  at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+}
+void switch_autocast(torch::DeviceType type, bool on) {
+  type == torch::kCUDA ? at::autocast::set_enabled(on) : at::autocast::set_cpu_enabled(on);
+}
+bool cuda_autocast_enabled() {
+  return at::autocast::is_enabled();
+}
+#endif
+
+}  // namespace
+
+bool cuda_autocast_is_on(torch::Device device) {
+  return device.is_cuda() && cuda_autocast_enabled();
+}
+
+NoCudaAutocast::NoCudaAutocast(torch::Device device) : was_on_(cuda_autocast_is_on(device)) {
+  if (was_on_) switch_autocast(torch::kCUDA, false);
+}
+
+NoCudaAutocast::~NoCudaAutocast() {
+  if (was_on_) switch_autocast(torch::kCUDA, true);
+}
+
 Autocast::Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
   if (!on_) return;
   at::autocast::increment_nesting();
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  at::autocast::set_autocast_dtype(type_, at::kBFloat16);
-  at::autocast::set_autocast_enabled(type_, true);
-#else
-  at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
-  at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
-  type_ == torch::kCUDA ? at::autocast::set_enabled(true) : at::autocast::set_cpu_enabled(true);
-#endif
+  use_bfloat16(type_);
+  switch_autocast(type_, true);
 }
 
 Autocast::~Autocast() {
   if (!on_) return;
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-  at::autocast::set_autocast_enabled(type_, false);
-#else
-  type_ == torch::kCUDA ? at::autocast::set_enabled(false) : at::autocast::set_cpu_enabled(false);
-#endif
+  switch_autocast(type_, false);
   // The cache holds the weights' bfloat16 copies, which the next step makes stale.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
 }

@@ -39,4 +39,23 @@ class Autocast {
   torch::DeviceType type_;
 };
 
+/// Whether a GPU's operations are under autocast now. Always false for a CPU, whose bfloat16 is the
+/// caller's affair.
+bool cuda_autocast_is_on(torch::Device device);
+
+/// Ends autocast on a GPU for as long as it lives: what lies inside stays float32.
+class NoCudaAutocast {
+ public:
+  explicit NoCudaAutocast(torch::Device device);
+  ~NoCudaAutocast();
+  NoCudaAutocast(const NoCudaAutocast&) = delete;
+  NoCudaAutocast& operator=(const NoCudaAutocast&) = delete;
+
+  /// Whether there was anything to end.
+  bool was_on() const { return was_on_; }
+
+ private:
+  bool was_on_;
+};
+
 }  // namespace remcaps

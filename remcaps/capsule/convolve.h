@@ -8,7 +8,10 @@
 namespace remcaps {
 
 /// What the layer's own forward() gives; on the CPU by a kernel of the project's own where there is
-/// one for its shape (kernels/fast_convolution.h), unless the plain path is asked for.
+/// one for its shape (kernels/fast_convolution.h), unless the plain path is asked for. On a GPU
+/// under bfloat16 autocast the result is bfloat16 and channels-last, as are the copies of map and
+/// weight it is made of: cuDNN may have to transpose them itself, at every call, where they are
+/// not.
 Tensor convolve(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels);
 
 }  // namespace remcaps

@@ -1,6 +1,7 @@
 #include "remcaps/capsule/loss.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/kernels/fused_pointwise.h"
 
 namespace remcaps {
 
@@ -19,6 +20,14 @@ Tensor margin_losses(const Tensor& activations, const Tensor& labels,
 
 Tensor margin_loss(const Tensor& activations, const Tensor& labels, const MarginOptions& options) {
   return margin_losses(activations, labels, options).mean();
+}
+
+Tensor margin_loss(const Tensor& activations, const Tensor& labels, const MarginOptions& options,
+                   KernelPath kernels) {
+  if (kernels == KernelPath::kFused && activations.is_cuda() &&
+      has_fused_margin_loss(activations, labels))
+    return fused_margin_loss(activations, labels, options.m_plus, options.m_minus, options.lambda);
+  return margin_loss(activations, labels, options);
 }
 
 Tensor reconstruction_loss(const Tensor& reconstruction, const Tensor& images) {

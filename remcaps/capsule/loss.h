@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include "remcaps/capsule/routing.h"
+
 namespace remcaps {
 
 using torch::Tensor;
@@ -18,6 +20,10 @@ struct MarginOptions {
 ///   activations [B, J] ||v_j||;  labels int64 [B].  Returns a scalar.
 Tensor margin_loss(const Tensor& activations, const Tensor& labels,
                    const MarginOptions& options = {});
+
+/// The same by one kernel on a GPU, where there is one for the tensors' types and `kernels` allows.
+Tensor margin_loss(const Tensor& activations, const Tensor& labels, const MarginOptions& options,
+                   KernelPath kernels);
 
 /// The same for each image, [B]: for sample-weighted means over batches of different sizes.
 Tensor margin_losses(const Tensor& activations, const Tensor& labels,

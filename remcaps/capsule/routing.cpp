@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/torch_compat.h"
 #include "remcaps/kernels/fused_routing.h"
 
 namespace remcaps {
@@ -189,11 +190,13 @@ RoutingResult self_attention_routing(const Tensor& children, const Tensor& weigh
 
 RoutingResult route(const Tensor& children, const Tensor& weight, const Tensor& bias,
                     const RoutingOptions& options, const RoutingRequest& request) {
+  const NoCudaAutocast float32(children.device());
+  const Tensor poses = float32.was_on() ? children.to(torch::kFloat32) : children;
   if (const auto* dynamic = std::get_if<DynamicRouting>(&options))
-    return dynamic_routing(children, weight, bias, *dynamic, request);
+    return dynamic_routing(poses, weight, bias, *dynamic, request);
   if (const auto* scaled = std::get_if<ScaledDistanceRouting>(&options))
-    return scaled_distance_routing(children, weight, bias, *scaled, request);
-  return self_attention_routing(children, weight, bias, std::get<SelfAttentionRouting>(options),
+    return scaled_distance_routing(poses, weight, bias, *scaled, request);
+  return self_attention_routing(poses, weight, bias, std::get<SelfAttentionRouting>(options),
                                 request);
 }
 

@@ -136,11 +136,15 @@ Tensor fused_primary_squash(const Tensor& map, int64_t types, int64_t dim, doubl
   return PrimarySquash::apply(usable ? map : map.contiguous(), types, dim, epsilon);
 }
 
+bool has_fused_margin_loss(const Tensor& activations, const Tensor& labels) {
+  return on_kernel_device(activations) && activations.scalar_type() == torch::kFloat32 &&
+         labels.scalar_type() == torch::kInt64 && activations.dim() == 2 && labels.dim() == 1 &&
+         labels.size(0) == activations.size(0) && labels.device() == activations.device();
+}
+
 Tensor fused_margin_loss(const Tensor& activations, const Tensor& labels, double m_plus,
                          double m_minus, double lambda) {
-  check(on_kernel_device(activations) && activations.scalar_type() == torch::kFloat32 &&
-            labels.scalar_type() == torch::kInt64 && activations.dim() == 2 && labels.dim() == 1 &&
-            labels.size(0) == activations.size(0) && labels.device() == activations.device(),
+  check(has_fused_margin_loss(activations, labels),
         "fused margin loss: activations [{}] of {} and labels [{}] of {}; expected float32 [B, "
         "classes] and int64 [B] on one device",
         fmt::join(activations.sizes(), ", "), c10::toString(activations.scalar_type()),

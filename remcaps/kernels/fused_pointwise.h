@@ -17,6 +17,7 @@ torch::Tensor fused_primary_squash(const torch::Tensor& map, int64_t types, int6
 /// The batch's mean of sum_k T_k max(0, m+ - a_k)^2 + lambda (1 - T_k) max(0, a_k - m-)^2, a
 /// scalar.
 ///   activations [B, J] float32;  labels int64 [B]
+bool has_fused_margin_loss(const torch::Tensor& activations, const torch::Tensor& labels);
 torch::Tensor fused_margin_loss(const torch::Tensor& activations, const torch::Tensor& labels,
                                 double m_plus, double m_minus, double lambda);
 

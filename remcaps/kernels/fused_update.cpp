@@ -52,7 +52,9 @@ Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t step, d
   const std::vector<float> numbers = {
       static_cast<float>(lr / (1 - std::pow(constants.beta1, t))),
       static_cast<float>(std::sqrt(1 - std::pow(constants.beta2, t))), static_cast<float>(lambda)};
-  return torch::tensor(numbers, torch::kFloat32).to(device);
+  const Tensor on_host = torch::tensor(numbers, torch::kFloat32);
+  // From page-locked memory, since a copy from any other waits for the device.
+  return device.is_cuda() ? on_host.pin_memory().to(device, /*non_blocking=*/true) : on_host;
 }
 
 void fused_update(const std::vector<UpdatedParameter>& parameters, const UpdateConstants& constants,

@@ -72,6 +72,107 @@ __global__ void squash_gradient_kernel(CapsuleMap shape, const T* __restrict__ m
         fmaf(factor, grad[d], pull * to_float(s[d * shape.dim_stride])));
 }
 
+// Eight numbers that follow each other and begin at a multiple of 16 bytes.
+struct alignas(16) Eight {
+  float x[8];
+};
+
+__device__ inline Eight load8(const float* from) {
+  Eight eight;
+  reinterpret_cast<float4*>(eight.x)[0] = reinterpret_cast<const float4*>(from)[0];
+  reinterpret_cast<float4*>(eight.x)[1] = reinterpret_cast<const float4*>(from)[1];
+  return eight;
+}
+__device__ inline Eight load8(const __nv_bfloat16* from) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(from);
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+  Eight eight;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {  // a bfloat16 is the upper half of a float
+    eight.x[2 * i] = __uint_as_float(words[i] << 16);
+    eight.x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
+  }
+  return eight;
+}
+__device__ inline void store8(float* to, const Eight& eight) {
+  reinterpret_cast<float4*>(to)[0] = reinterpret_cast<const float4*>(eight.x)[0];
+  reinterpret_cast<float4*>(to)[1] = reinterpret_cast<const float4*>(eight.x)[1];
+}
+__device__ inline void store8(__nv_bfloat16* to, const Eight& eight) {
+  __nv_bfloat162 pairs[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(eight.x[2 * i], eight.x[2 * i + 1]);
+  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
+}
+
+__device__ inline float dot(const Eight& a, const Eight& b) {
+  float sum = 0;
+#pragma unroll
+  for (int d = 0; d < 8; ++d) sum = fmaf(a.x[d], b.x[d], sum);
+  return sum;
+}
+
+// The same for capsules of 8 in a channels-last map: one or two loads each, and as many stores.
+template <typename T>
+__global__ void squash8_kernel(CapsuleMap shape, const T* __restrict__ map, float epsilon,
+                               float* __restrict__ capsules) {
+  const int64_t capsule = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (capsule >= shape.capsules()) return;
+  Eight s = load8(map + capsule_offset(shape, capsule));
+  const float factor = squash_factor(dot(s, s), epsilon);
+#pragma unroll
+  for (int d = 0; d < 8; ++d) s.x[d] *= factor;
+  store8(capsules + capsule * 8, s);
+}
+
+template <typename T>
+__global__ void squash8_gradient_kernel(CapsuleMap shape, const T* __restrict__ map,
+                                        const float* __restrict__ grad_capsules, float epsilon,
+                                        T* __restrict__ grad_map) {
+  const int64_t capsule = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (capsule >= shape.capsules()) return;
+  const int64_t offset = capsule_offset(shape, capsule);
+  const Eight s = load8(map + offset);
+  Eight grad = load8(grad_capsules + capsule * 8);
+  const float n2 = dot(s, s), along = dot(grad, s);
+  const float factor = squash_factor(n2, epsilon);
+  const float pull = squash_twice_slope(n2, epsilon) * along;
+#pragma unroll
+  for (int d = 0; d < 8; ++d) grad.x[d] = fmaf(factor, grad.x[d], pull * s.x[d]);
+  store8(grad_map + offset, grad);
+}
+
+bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+
+bool lies_in_eights(const CapsuleMap& shape) {
+  return shape.dim == 8 && shape.dim_stride == 1 && shape.batch_stride % 8 == 0 &&
+         shape.type_stride % 8 == 0 && shape.place_stride % 8 == 0;
+}
+
+template <typename T>
+void launch_squash(const CapsuleMap& shape, const T* map, float epsilon, float* capsules,
+                   cudaStream_t stream) {
+  const int blocks = blocks_for(shape.capsules(), kThreads);
+  if (lies_in_eights(shape) && is_aligned(map) && is_aligned(capsules))
+    squash8_kernel<<<blocks, kThreads, 0, stream>>>(shape, map, epsilon, capsules);
+  else
+    squash_kernel<<<blocks, kThreads, 0, stream>>>(shape, map, epsilon, capsules);
+}
+
+template <typename T>
+void launch_squash_gradient(const CapsuleMap& shape, const T* map, const float* grad_capsules,
+                            float epsilon, T* grad_map, cudaStream_t stream) {
+  const int blocks = blocks_for(shape.capsules(), kThreads);
+  if (lies_in_eights(shape) && is_aligned(map) && is_aligned(grad_capsules) && is_aligned(grad_map))
+    squash8_gradient_kernel<<<blocks, kThreads, 0, stream>>>(shape, map, grad_capsules, epsilon,
+                                                             grad_map);
+  else
+    squash_gradient_kernel<<<blocks, kThreads, 0, stream>>>(shape, map, grad_capsules, epsilon,
+                                                            grad_map);
+}
+
 // One block: its sum has one order, and a batch has a few thousand terms only.
 constexpr int kLossThreads = 1024;
 __global__ void margin_kernel(int64_t batch, int64_t classes, const float* __restrict__ activations,
@@ -98,28 +199,22 @@ __global__ void margin_kernel(int64_t batch, int64_t classes, const float* __res
 
 void squash_map(const CapsuleMap& shape, MapType type, const void* map, float epsilon,
                 float* capsules, cudaStream_t stream) {
-  const int blocks = blocks_for(shape.capsules(), kThreads);
   if (type == MapType::kFloat32)
-    squash_kernel<<<blocks, kThreads, 0, stream>>>(shape, static_cast<const float*>(map), epsilon,
-                                                   capsules);
+    launch_squash(shape, static_cast<const float*>(map), epsilon, capsules, stream);
   else
-    squash_kernel<<<blocks, kThreads, 0, stream>>>(shape, static_cast<const __nv_bfloat16*>(map),
-                                                   epsilon, capsules);
+    launch_squash(shape, static_cast<const __nv_bfloat16*>(map), epsilon, capsules, stream);
   check_launch("squash_map");
 }
 
 void squash_map_gradient(const CapsuleMap& shape, MapType type, const void* map,
                          const float* grad_capsules, float epsilon, void* grad_map,
                          cudaStream_t stream) {
-  const int blocks = blocks_for(shape.capsules(), kThreads);
   if (type == MapType::kFloat32)
-    squash_gradient_kernel<<<blocks, kThreads, 0, stream>>>(shape, static_cast<const float*>(map),
-                                                            grad_capsules, epsilon,
-                                                            static_cast<float*>(grad_map));
+    launch_squash_gradient(shape, static_cast<const float*>(map), grad_capsules, epsilon,
+                           static_cast<float*>(grad_map), stream);
   else
-    squash_gradient_kernel<<<blocks, kThreads, 0, stream>>>(
-        shape, static_cast<const __nv_bfloat16*>(map), grad_capsules, epsilon,
-        static_cast<__nv_bfloat16*>(grad_map));
+    launch_squash_gradient(shape, static_cast<const __nv_bfloat16*>(map), grad_capsules, epsilon,
+                           static_cast<__nv_bfloat16*>(grad_map), stream);
   check_launch("squash_map_gradient");
 }
 

@@ -99,6 +99,8 @@ Work inference_work(const Setup& setup) {
   return [setup](PhaseClock* clock) {
     EvaluateOptions options;
     options.batch = setup.recipe.train.batch;
+    options.bf16 = setup.recipe.precision == "bf16";
+    options.kernels = setup.recipe.kernel_path();
     options.clock = clock;
     evaluate(setup.model, setup.source, options);
     return setup.source.batches(options.batch);
@@ -120,9 +122,12 @@ Work search_work(const Setup& setup) {
     PruningContext context{.model = setup.model};
     context.validation_loss = [&setup, clock] {
       mark(clock, "thresholds");
-      const double loss =
-          evaluate_margin_loss(setup.model, setup.source, setup.recipe.loss.margin(/*epoch=*/0),
-                               setup.recipe.train.batch);
+      EvaluateOptions options;
+      options.batch = setup.recipe.train.batch;
+      options.margin = setup.recipe.loss.margin(/*epoch=*/0);
+      options.bf16 = setup.recipe.precision == "bf16";
+      options.kernels = setup.recipe.kernel_path();
+      const double loss = evaluate_margin_loss(setup.model, setup.source, options);
       mark(clock, "validation");
       return loss;
     };

@@ -1,5 +1,7 @@
 #include "remcaps/training/evaluate.h"
 
+#include "remcaps/base/torch_compat.h"
+
 namespace remcaps {
 namespace {
 
@@ -22,18 +24,24 @@ class EvaluationMode {
 
 // Calls `body(batch, forward, first)` for every batch, in order.
 template <typename Body>
-void for_each_batch(CapsNet& model, const BatchSource& source, int64_t batch_size,
-                    const ForwardOptions& options, PhaseClock* clock, const Body& body) {
+void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
+                    const ForwardOptions& forward_options, const Body& body) {
   torch::NoGradGuard no_grad;
   EvaluationMode mode(model);
-  for (int64_t first = 0; first < source.size(); first += batch_size) {
-    const int64_t count = std::min(batch_size, source.size() - first);
+  for (int64_t first = 0; first < source.size(); first += options.batch) {
+    const int64_t count = std::min(options.batch, source.size() - first);
     const Batch batch = source.evaluation_batch(first, count);
-    mark(clock, "batch");
-    const Forward forward = model.forward(batch.images, options);
-    mark(clock, "forward");
+    mark(options.clock, "batch");
+    Forward forward;
+    {
+      const torch::Device device = batch.images.device();
+      const Autocast autocast(options.bf16 && device.is_cuda(), device);
+      forward = model.forward(batch.images, forward_options);
+    }
+    forward.activations = forward.activations.to(torch::kFloat32);
+    mark(options.clock, "forward");
     body(batch, forward, first);
-    mark(clock, "sums");
+    mark(options.clock, "sums");
   }
 }
 
@@ -50,27 +58,29 @@ Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOpt
   forward_options.reconstruct = forward_options.reconstruct || reconstruct;
 
   Tensor loss_sum, batch_loss_sum, confusion;
-  for_each_batch(model, source, options.batch, forward_options, options.clock,
-                 [&](const Batch& batch, const Forward& forward, int64_t first) {
-                   const int64_t count = batch.labels.size(0);
-                   if (first == 0) {
-                     loss_sum = torch::zeros({}, doubles(batch.images));
-                     batch_loss_sum = torch::zeros({}, doubles(batch.images));
-                     confusion = torch::zeros({classes * classes}, batch.labels.options());
-                   }
-                   Tensor loss = margin_loss(forward.activations, batch.labels, options.margin);
-                   if (reconstruct)
-                     loss = loss + options.reconstruction *
-                                       reconstruction_loss(forward.reconstruction, batch.images);
-                   loss = loss.to(torch::kFloat64);
-                   batch_loss_sum += loss;
-                   loss_sum += loss * count;
-                   const Tensor cell =
-                       batch.labels * classes + forward.activations.argmax(1);  // [B]
-                   confusion.scatter_add_(0, cell, torch::ones_like(cell));
-                   if (options.on_batch) options.on_batch(batch, forward);
-                   if (options.on_progress) options.on_progress(first + count);
-                 });
+  for_each_batch(
+      model, source, options, forward_options,
+      [&](const Batch& batch, const Forward& forward, int64_t first) {
+        const int64_t count = batch.labels.size(0);
+        if (first == 0) {
+          loss_sum = torch::zeros({}, doubles(batch.images));
+          batch_loss_sum = torch::zeros({}, doubles(batch.images));
+          confusion = torch::zeros({classes * classes}, batch.labels.options());
+        }
+        Tensor loss =
+            margin_loss(forward.activations, batch.labels, options.margin, options.kernels);
+        if (reconstruct)
+          loss = loss +
+                 options.reconstruction *
+                     reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);
+        loss = loss.to(torch::kFloat64);
+        batch_loss_sum += loss;
+        loss_sum += loss * count;
+        const Tensor cell = batch.labels * classes + forward.activations.argmax(1);  // [B]
+        confusion.scatter_add_(0, cell, torch::ones_like(cell));
+        if (options.on_batch) options.on_batch(batch, forward);
+        if (options.on_progress) options.on_progress(first + count);
+      });
 
   Evaluation result;
   result.samples = source.size();
@@ -84,16 +94,25 @@ Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOpt
   return result;
 }
 
-double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
-                            int64_t batch_size) {
+double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
+                            const EvaluateOptions& options) {
   Tensor sum;
-  for_each_batch(model, source, batch_size, ForwardOptions{}, /*clock=*/nullptr,
+  for_each_batch(model, source, options, ForwardOptions{},
                  [&](const Batch& batch, const Forward& forward, int64_t first) {
                    if (first == 0) sum = torch::zeros({}, doubles(batch.images));
-                   const Tensor loss = margin_loss(forward.activations, batch.labels, margin);
+                   const Tensor loss = margin_loss(forward.activations, batch.labels,
+                                                   options.margin, options.kernels);
                    sum += loss.to(torch::kFloat64) * batch.labels.size(0);
                  });
   return sum.item<double>() / static_cast<double>(source.size());
+}
+
+double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
+                            int64_t batch) {
+  EvaluateOptions options;
+  options.margin = margin;
+  options.batch = batch;
+  return evaluate_margin_loss(model, source, options);
 }
 
 }  // namespace remcaps

@@ -18,6 +18,10 @@ struct EvaluateOptions {
   MarginOptions margin;
   /// Weight of the reconstruction error in the loss; 0, or a network without a decoder: none.
   double reconstruction = 0;
+  /// The run's `precision: bf16`, on a GPU: bfloat16 convolutions, float32 routing.
+  bool bf16 = false;
+  /// Who computes the margin loss.
+  KernelPath kernels = KernelPath::kFused;
   /// Traces and quantizers, where they are wanted.
   ForwardOptions forward;
   /// Called for every batch, on the device and before anything is read back.
@@ -43,5 +47,8 @@ Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOpt
 /// Only the sample-weighted mean of the margin loss: what a threshold search compares.
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
                             int64_t batch);
+/// With the batch, margins, precision and kernels of the options; nothing else of them counts.
+double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
+                            const EvaluateOptions& options);
 
 }  // namespace remcaps

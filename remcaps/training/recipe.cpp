@@ -220,7 +220,7 @@ Recipe load_recipe(const std::string& name_or_path, const std::vector<std::strin
 }
 
 std::shared_ptr<CapsNet> build_model(Recipe& recipe, ModelContext context) {
-  context.kernels = recipe.kernels == "fused" ? KernelPath::kFused : KernelPath::kReference;
+  context.kernels = recipe.kernel_path();
   // The only use of a stateful generator: everything random after this is counter-based.
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));
   ConfigSection section(YAML::Clone(recipe.model_options), recipe.name, "model");

@@ -80,6 +80,9 @@ struct Recipe {
   bool deterministic = false;         ///< only deterministic algorithms on a GPU (a CPU always is)
   std::string precision = "float32";  ///< "float32", "tf32" or "bf16"
 
+  KernelPath kernel_path() const {
+    return kernels == "fused" ? KernelPath::kFused : KernelPath::kReference;
+  }
   /// Whether weights are pruned in this run.
   bool prunes() const;
   /// Whether the last checkpoint of a run counts: where weights are pruned, and where the run stops

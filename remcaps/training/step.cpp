@@ -16,7 +16,7 @@ Adam make_adam(const Recipe& recipe, const CapsNet& model) {
           {.beta1 = train.beta1,
            .beta2 = train.beta2,
            .eps = train.eps,
-           .kernels = recipe.kernels == "fused" ? KernelPath::kFused : KernelPath::kReference}};
+           .kernels = recipe.kernel_path()}};
 }
 
 std::unique_ptr<Pruner> pruner_of(const Recipe& recipe) {
@@ -68,7 +68,7 @@ Forward TrainingStep::forward(const Batch& batch) {
 
 Tensor TrainingStep::loss_of(const Batch& batch, const Forward& forward, int64_t epoch) const {
   Tensor loss = margin_loss(forward.activations.to(torch::kFloat32), batch.labels,
-                            recipe_.loss.margin(epoch));
+                            recipe_.loss.margin(epoch), recipe_.kernel_path());
   if (forward.reconstruction.defined())
     loss = loss + recipe_.loss.reconstruction *
                       reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);

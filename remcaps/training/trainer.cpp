@@ -258,9 +258,7 @@ void Trainer::end_epoch() {
 }
 
 void Trainer::validate(EpochRecord& record) {
-  EvaluateOptions options;
-  options.batch = kEvaluationBatch;
-  options.margin = recipe_.loss.margin(progress_.epoch);
+  EvaluateOptions options = evaluation_options(progress_.epoch);
   options.reconstruction = recipe_.loss.reconstruction;
   display_.begin_pass("validation", validation_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
@@ -299,8 +297,7 @@ void Trainer::prune(EpochRecord& record) {
 void Trainer::measure_test(EpochRecord& record) {
   const int64_t every = recipe_.metrics.every;
   if (every == 0 || (progress_.epoch + 1) % every != 0 || test_ == nullptr) return;
-  EvaluateOptions options;
-  options.margin = recipe_.loss.margin(progress_.epoch);
+  EvaluateOptions options = evaluation_options(progress_.epoch);
   display_.begin_pass("test", 2 * test_->size());  // plain and quantized
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
   const SplitMeasurement result =
@@ -333,8 +330,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.seconds = seconds();
   if (!last)
     load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
-  EvaluateOptions options;
-  options.margin = recipe_.loss.margin(summary.checkpoint_epoch);
+  const EvaluateOptions options = evaluation_options(summary.checkpoint_epoch);
   if (test_->size() > 0)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);
   for (const auto& [name, dataset] : extra_) {
@@ -349,14 +345,22 @@ RunSummary Trainer::finish(const std::string& reason) {
   return summary;
 }
 
+EvaluateOptions Trainer::evaluation_options(int64_t epoch) const {
+  EvaluateOptions options;
+  options.batch = kEvaluationBatch;
+  options.margin = recipe_.loss.margin(epoch);
+  options.bf16 = recipe_.precision == "bf16";
+  options.kernels = recipe_.kernel_path();
+  return options;
+}
+
 Quantizers Trainer::quantizers() const {
   return recipe_.quantize.quantizers(model_->routing_layers().size());
 }
 
 PruningContext Trainer::pruning_context() {
   const auto validation_loss = [this] {
-    return evaluate_margin_loss(*model_, *validation_, recipe_.loss.margin(progress_.epoch),
-                                kEvaluationBatch);
+    return evaluate_margin_loss(*model_, *validation_, evaluation_options(progress_.epoch));
   };
   const auto gradients_of_one_batch = [this] {
     train_mode();

@@ -67,6 +67,8 @@ class Trainer {
   Batch batch_of(int64_t position) const;
   PruningContext pruning_context();
   Quantizers quantizers() const;
+  /// The margins of an epoch, the recipe's precision and kernels, the published batch.
+  EvaluateOptions evaluation_options(int64_t epoch) const;
 
   /// Once a second, and wherever a result depends on it: reads the sums back from the device.
   void look_at_sums();
