@@ -125,6 +125,14 @@ torch::Tensor jitter_normalized(torch::Tensor x, const AugmentOptions& options,
 }
 
 torch::Tensor per_channel(const std::vector<double>& values, const torch::Tensor& like) {
+  if (like.is_cuda()) {
+    // Filled there: a copy from the host would wait for the device, and a CUDA graph cannot hold
+    // it.
+    const auto count = static_cast<int64_t>(values.size());
+    torch::Tensor result = torch::empty({1, count, 1, 1}, like.options().dtype(torch::kFloat32));
+    for (int64_t c = 0; c < count; ++c) result.select(1, c).fill_(values[static_cast<size_t>(c)]);
+    return result;
+  }
   // Made on the CPU first: the same rounding to float on every device.
   return torch::tensor(values, torch::kFloat64)
       .to(torch::kFloat32)

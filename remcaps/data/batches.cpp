@@ -86,7 +86,17 @@ Batch BatchSource::training_batch(int64_t step, int64_t batch_size, uint64_t see
         "batch {} of {} images: the data set has only {}", step, batch_size, size_);
   const at::NoGradGuard no_grad;
   prepare_epoch(seed, epoch);
-  const torch::Tensor chosen = epoch_.order.narrow(0, first, std::min(batch_size, size_ - first));
+  return augmented(epoch_.order.narrow(0, first, std::min(batch_size, size_ - first)));
+}
+
+Batch BatchSource::training_batch_at(const torch::Tensor& step, int64_t batch_size) const {
+  check(epoch_.made, "a batch of an epoch that was not prepared");
+  const at::NoGradGuard no_grad;
+  const torch::Tensor places = step * batch_size + torch::arange(batch_size, step.options());
+  return augmented(epoch_.order.index_select(0, places));
+}
+
+Batch BatchSource::augmented(const torch::Tensor& chosen) const {
   Batch batch;
   batch.indices = chosen.to(device_);
   batch.labels = dataset_.labels.index_select(0, batch.indices);

@@ -29,10 +29,21 @@ class BatchSource {
   /// Shape of an image after augmentation: [C, H, W].
   std::vector<int64_t> image_shape() const { return image_shape_; }
   bool resident() const { return resident_; }
+  /// Whether a batch is made without the host, as a recorded graph has to: the images are resident
+  /// and are not enlarged batch by batch.
+  bool stays_on_device() const { return resident_ && batch_augment_.resize == 0; }
 
   /// Batch `step` of epoch `epoch` in training order: shuffled and augmented, every random number
   /// keyed by (seed, epoch, sample). The last batch may be smaller.
   Batch training_batch(int64_t step, int64_t batch_size, uint64_t seed, uint64_t epoch) const;
+
+  /// The same for a step that a number on the device says (int64 [1]); full batches of the epoch
+  /// that prepare_epoch() was last called for. Nothing in it depends on the host where
+  /// stays_on_device().
+  Batch training_batch_at(const torch::Tensor& step, int64_t batch_size) const;
+
+  /// Makes the order and the random numbers of an epoch, unless they are the ones at hand.
+  void prepare_epoch(uint64_t seed, uint64_t epoch) const;
 
   /// Images [first, first + count) in their own order, without augmentation.
   Batch evaluation_batch(int64_t first, int64_t count) const;
@@ -40,8 +51,8 @@ class BatchSource {
  private:
   // Images `indices` (int64 [B], where the images are) as bytes on the device.
   torch::Tensor gather(const torch::Tensor& indices) const;
-  // Makes the order and the random numbers of an epoch, unless they are the ones at hand.
-  void prepare_epoch(uint64_t seed, uint64_t epoch) const;
+  // Images `chosen` (int64 [B], where the images are) of the epoch at hand, augmented.
+  Batch augmented(const torch::Tensor& chosen) const;
 
   Dataset dataset_;
   AugmentOptions augment_;        // as asked for

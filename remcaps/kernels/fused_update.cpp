@@ -48,11 +48,19 @@ kernels::UpdateArrays arrays_of(const UpdatedParameter& item) {
 
 Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t step, double lambda,
                     const torch::Device& device) {
-  const auto t = static_cast<double>(step);
-  const std::vector<float> numbers = {
-      static_cast<float>(lr / (1 - std::pow(constants.beta1, t))),
-      static_cast<float>(std::sqrt(1 - std::pow(constants.beta2, t))), static_cast<float>(lambda)};
-  const Tensor on_host = torch::tensor(numbers, torch::kFloat32);
+  return step_numbers(lr, constants, step, /*count=*/1, lambda, device).view({3});
+}
+
+Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t first, int64_t count,
+                    double lambda, const torch::Device& device) {
+  std::vector<float> numbers;
+  for (int64_t step = first; step < first + count; ++step) {
+    const auto t = static_cast<double>(step);
+    numbers.push_back(static_cast<float>(lr / (1 - std::pow(constants.beta1, t))));
+    numbers.push_back(static_cast<float>(std::sqrt(1 - std::pow(constants.beta2, t))));
+    numbers.push_back(static_cast<float>(lambda));
+  }
+  const Tensor on_host = torch::tensor(numbers, torch::kFloat32).view({count, 3});
   // From page-locked memory, since a copy from any other waits for the device.
   return device.is_cuda() ? on_host.pin_memory().to(device, /*non_blocking=*/true) : on_host;
 }

@@ -25,6 +25,9 @@ struct UpdateConstants {
 /// tensor holds when it is replayed.
 torch::Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t step, double lambda,
                            const torch::Device& device);
+/// Those of steps first, first + 1, ...: [count, 3].
+torch::Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t first,
+                           int64_t count, double lambda, const torch::Device& device);
 
 /// For every parameter, in this order:
 ///   p <- p - lambda p max(0, 1 - |g|)     where `shrink`

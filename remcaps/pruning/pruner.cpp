@@ -25,9 +25,15 @@ PrunerFactory scheduled(ScheduledOptions defaults) {
   };
 }
 
+// Does nothing, and says so.
+class NoPruning : public Pruner {
+ public:
+  std::optional<UpdateRule> update_rule(PruningContext&) override { return UpdateRule{}; }
+};
+
 std::map<std::string, PrunerFactory>& registry() {
   static std::map<std::string, PrunerFactory> factories = {
-      {"none", [](ConfigSection&) { return std::make_unique<Pruner>(); }},
+      {"none", [](ConfigSection&) { return std::make_unique<NoPruning>(); }},
       {"lobster", factory<LobsterPruner, LobsterOptions>()},
       {"snip", factory<SnipPruner, SnipOptions>()},
       {"magnitude", scheduled({.score = ScheduledOptions::Score::kMagnitude, .end = 50})},

@@ -31,9 +31,26 @@ void Adam::step(double lr, const UpdateRule& rule) {
   fused_step(lr, rule);
 }
 
+void Adam::step(const Tensor& numbers, const UpdateRule& rule) {
+  check(one_pass_, "Adam: a recorded step needs the fused kernel");
+  torch::NoGradGuard no_grad;
+  fused_update(with_gradients(rule), constants(), numbers);
+}
+
+Tensor Adam::numbers(double lr, double lambda, int64_t first, int64_t count) const {
+  check(!parameters_.empty(), "Adam: there is nothing to train");
+  return step_numbers(lr, constants(), first, count, lambda, parameters_[0].second.device());
+}
+
 void Adam::fused_step(double lr, const UpdateRule& rule) {
   torch::NoGradGuard no_grad;
   ++steps_;
+  const std::vector<UpdatedParameter> updated = with_gradients(rule);
+  if (updated.empty()) return;
+  fused_update(updated, constants(), numbers(lr, rule.lambda, steps_, 1).view({3}));
+}
+
+std::vector<UpdatedParameter> Adam::with_gradients(const UpdateRule& rule) const {
   std::vector<UpdatedParameter> updated;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, weight] = parameters_[i];
@@ -46,11 +63,7 @@ void Adam::fused_step(double lr, const UpdateRule& rule) {
                        .dead = dead == rule.dead.end() ? Tensor() : dead->second,
                        .shrink = rule.shrunk.count(name) > 0});
   }
-  if (updated.empty()) return;
-  const UpdateConstants constants{
-      .beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
-  fused_update(updated, constants,
-               step_numbers(lr, constants, steps_, rule.lambda, updated[0].parameter.device()));
+  return updated;
 }
 
 void Adam::plain_step(double lr) {

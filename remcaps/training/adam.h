@@ -34,6 +34,12 @@ class Adam {
   /// The same with what a pruning strategy does before and after it, all in one pass over the
   /// parameters; only where one_pass().
   void step(double lr, const UpdateRule& rule);
+  /// For a step that is recorded rather than run: its numbers [3] (kernels/fused_update.h) lie on
+  /// the device. It is not counted; count_step() is to be called for every replay.
+  void step(const torch::Tensor& numbers, const UpdateRule& rule);
+  void count_step() { ++steps_; }
+  /// The numbers of steps first, first + 1, ..., [count, 3] on the parameters' device.
+  torch::Tensor numbers(double lr, double lambda, int64_t first, int64_t count) const;
   /// Whether the fused kernel does the work: asked for, and every parameter float32 and dense.
   bool one_pass() const { return one_pass_; }
   void zero_grad();
@@ -49,6 +55,10 @@ class Adam {
  private:
   void plain_step(double lr);
   void fused_step(double lr, const UpdateRule& rule);
+  std::vector<UpdatedParameter> with_gradients(const UpdateRule& rule) const;
+  UpdateConstants constants() const {
+    return {.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
+  }
 
   AdamOptions options_;
   bool one_pass_ = false;

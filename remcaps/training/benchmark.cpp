@@ -11,7 +11,7 @@
 #include "remcaps/data/catalog.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/evaluate.h"
-#include "remcaps/training/step.h"
+#include "remcaps/training/step_graph.h"
 #include "remcaps/training/trainer.h"
 
 namespace remcaps {
@@ -19,7 +19,7 @@ namespace {
 
 // Of images in the synthetic data set: enough that reading a pass's result back does not count.
 constexpr int64_t kCpuBatches = 8, kGpuBatches = 64;
-constexpr int kWarmUps = 2;
+constexpr int kWarmUps = 2, kGraphWarmUps = 6;  // a step is recorded after a few
 
 Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
   std::vector<int64_t> shape = catalog_entry(recipe.dataset.name).shape;
@@ -80,16 +80,22 @@ Work training_work(const Setup& setup) {
   setup.model.train();
   PruningContext context{.model = setup.model};
   step->pruner().before_epoch(context);
-  return [setup, step, sums = EpochSums::zeros(setup.device),
+  std::shared_ptr<StepGraph> graph;
+  if (StepGraph::serves(setup.recipe, *step, setup.source, setup.device))
+    graph = std::make_shared<StepGraph>(setup.recipe, *step, setup.source, setup.device);
+  return [setup, step, graph, sums = EpochSums::zeros(setup.device),
           position = int64_t{0}](PhaseClock* clock) mutable -> int64_t {
     step->set_clock(clock);
-    const auto seed = static_cast<uint64_t>(setup.recipe.train.seed);
-    const Batch batch = setup.source.training_batch(position, setup.recipe.train.batch, seed,
-                                                    /*epoch=*/0);
-    mark(clock, "batch");
     PruningContext context{.model = setup.model};
-    check(step->run(batch, position, context, sums),
-          "bench: the loss is not finite; train.lr is {}", setup.recipe.train.lr);
+    // A recorded step has no phases to time.
+    if (clock != nullptr || !graph || !graph->run(position, context, sums)) {
+      const auto seed = static_cast<uint64_t>(setup.recipe.train.seed);
+      const Batch batch = setup.source.training_batch(position, setup.recipe.train.batch, seed,
+                                                      /*epoch=*/0);
+      mark(clock, "batch");
+      check(step->run(batch, position, context, sums),
+            "bench: the loss is not finite; train.lr is {}", setup.recipe.train.lr);
+    }
     position = (position + 1) % setup.source.batches(setup.recipe.train.batch);
     return 1;
   };
@@ -196,6 +202,8 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   context->load_pretrained = false;
   apply_runtime_options(recipe);
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));
+  std::optional<OwnStream> stream;
+  if (recipe.cuda_graph) stream.emplace(options.device);
   const int64_t batches = options.device.is_cuda() ? kGpuBatches : kCpuBatches;
   const BatchSource source(synthetic_images(recipe, batches * recipe.train.batch, context->classes),
                            recipe.dataset.augment, options.device);
@@ -206,7 +214,8 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   const Work work =
       work_of(options.task,
               {.recipe = recipe, .model = *model, .source = source, .device = options.device});
-  for (int i = 0; i < kWarmUps; ++i) work(nullptr);
+  const bool records = options.task == BenchmarkTask::kTrain && has_device_graphs(options.device);
+  for (int i = 0; i < (records ? kGraphWarmUps : kWarmUps); ++i) work(nullptr);
   const auto [steps, seconds] = run_for(options.seconds, work, options.device, nullptr);
   BenchmarkResult result;
   result.peak_memory_mib = memory.mebibytes();

@@ -147,13 +147,18 @@ EpochSums EpochSums::zeros(torch::Device device) {
 
 void EpochSums::add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
                     const torch::Tensor& labels, int64_t position) {
+  add_on_device(batch_loss, activations, labels, torch::full({1}, position, bad_step.options()));
+  images += labels.size(0);
+}
+
+void EpochSums::add_on_device(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+                              const torch::Tensor& labels, const torch::Tensor& position) {
   torch::NoGradGuard no_grad;
-  const int64_t count = labels.size(0);
   const torch::Tensor value = batch_loss.to(torch::kFloat64);
-  loss += value * count;
+  loss += value * labels.size(0);
   correct += (activations.argmax(1) == labels).sum();
-  bad_step = torch::where(torch::isfinite(value), bad_step, bad_step.clamp_max(position));
-  images += count;
+  bad_step.copy_(
+      torch::where(torch::isfinite(value), bad_step, torch::minimum(bad_step, position.view({}))));
 }
 
 void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, const Pruner& pruner,

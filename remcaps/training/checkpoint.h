@@ -62,6 +62,10 @@ struct EpochSums {
   /// Adds step `position`: its batch's mean loss, activations [B, J] and labels [B].
   void add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
            const torch::Tensor& labels, int64_t position);
+  /// The same on the device alone, in place, for a position that lies there (int64 [1]): `images`
+  /// is left to the caller.
+  void add_on_device(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+                     const torch::Tensor& labels, const torch::Tensor& position);
 };
 
 /// state.safetensors: with it a killed run goes on as if it had never been killed. There is no

@@ -98,6 +98,7 @@ YAML::Node bind_recipe(Recipe& recipe, const YAML::Node& node) {
   root.key("kernels", recipe.kernels, {"fused", "reference"});
   root.key("deterministic", recipe.deterministic);
   root.key("precision", recipe.precision, {"float32", "tf32", "bf16"});
+  root.key("cuda_graph", recipe.cuda_graph);
   root.finish();
 
   YAML::Node resolved = YAML::Clone(root.resolved());

@@ -79,6 +79,7 @@ struct Recipe {
   std::string kernels = "fused";      ///< "fused" or "reference"
   bool deterministic = false;         ///< only deterministic algorithms on a GPU (a CPU always is)
   std::string precision = "float32";  ///< "float32", "tf32" or "bf16"
+  bool cuda_graph = true;             ///< replay a recorded step on a GPU, where that is possible
 
   KernelPath kernel_path() const {
     return kernels == "fused" ? KernelPath::kFused : KernelPath::kReference;

@@ -36,11 +36,7 @@ TrainingStep::TrainingStep(const Recipe& recipe, CapsNet& model, torch::Device d
 bool TrainingStep::run(const Batch& batch, int64_t position, PruningContext& context,
                        EpochSums& sums) {
   adam_.zero_grad();
-  Forward made;
-  {
-    const Autocast autocast(recipe_.precision == "bf16", device_);
-    made = forward(batch);
-  }
+  const Forward made = training_forward(batch);
   mark(clock_, "forward");
   const Tensor loss = loss_of(batch, made, context.epoch);
   if (device_.is_cpu() && !std::isfinite(loss.item<double>())) return false;
@@ -54,9 +50,24 @@ bool TrainingStep::run(const Batch& batch, int64_t position, PruningContext& con
   return true;
 }
 
+void TrainingStep::run_on_device(const Batch& batch, const Tensor& position, const Tensor& numbers,
+                                 const UpdateRule& rule, int64_t epoch, EpochSums& sums) {
+  adam_.zero_grad();
+  const Forward made = training_forward(batch);
+  const Tensor loss = loss_of(batch, made, epoch);
+  loss.backward();
+  adam_.step(numbers, rule);
+  sums.add_on_device(loss.detach(), made.activations.detach(), batch.labels, position);
+}
+
 void TrainingStep::make_gradients(const Batch& batch, int64_t epoch) {
   adam_.zero_grad();
   loss_of(batch, forward(batch), epoch).backward();
+}
+
+Forward TrainingStep::training_forward(const Batch& batch) {
+  const Autocast autocast(recipe_.precision == "bf16", device_);
+  return forward(batch);
 }
 
 Forward TrainingStep::forward(const Batch& batch) {

@@ -23,6 +23,13 @@ class TrainingStep {
   /// loss is known not to be finite: on a CPU. On a GPU nothing waits for it; see `sums`.
   bool run(const Batch& batch, int64_t position, PruningContext& context, EpochSums& sums);
 
+  /// The same as work for a graph that is recorded: nothing in it waits for the device, and of the
+  /// host's values it depends on none that changes within an epoch. `position` (int64 [1]) and
+  /// Adam's `numbers` [3] lie on the device. Neither Adam's steps nor the sums' images are counted.
+  void run_on_device(const Batch& batch, const torch::Tensor& position,
+                     const torch::Tensor& numbers, const UpdateRule& rule, int64_t epoch,
+                     EpochSums& sums);
+
   /// Forward and backward only, in float32: for strategies that look at gradients, and for
   /// messages.
   void make_gradients(const Batch& batch, int64_t epoch);
@@ -34,6 +41,8 @@ class TrainingStep {
 
  private:
   Forward forward(const Batch& batch);
+  /// In the recipe's precision.
+  Forward training_forward(const Batch& batch);
   Tensor loss_of(const Batch& batch, const Forward& forward, int64_t epoch) const;
   void update(PruningContext& context);
 

@@ -62,6 +62,8 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
   train_ = std::make_unique<BatchSource>(data.train, augment, device_);
   validation_ = std::make_unique<BatchSource>(data.validation, augment, device_);
   if (data.test.size() > 0) test_ = std::make_unique<BatchSource>(data.test, augment, device_);
+  if (StepGraph::serves(recipe_, *step_, *train_, device_))
+    graph_ = std::make_unique<StepGraph>(recipe_, *step_, *train_, device_);
   sums_ = EpochSums::zeros(device_);
 }
 
@@ -95,6 +97,8 @@ void Trainer::train_mode() {
 RunSummary Trainer::run(std::optional<double> minutes) {
   const RunLock lock(folder_);
   const InterruptGuard guard;
+  std::optional<OwnStream> stream;  // all of the run is on one stream
+  if (recipe_.cuda_graph) stream.emplace(device_);
   start();
   limit_seconds_ = 60 * minutes.value_or(recipe_.train.minutes);
   if (minutes && limit_seconds_ > 0) limit_seconds_ += seconds_before_;
@@ -164,8 +168,9 @@ void Trainer::train_epoch() {
 
 void Trainer::train_step() {
   PruningContext context = pruning_context();
+  const bool replayed = graph_ && graph_->run(progress_.position, context, sums_);
   // On the CPU the loss is there already: stop while the weights are still those that made it.
-  if (!step_->run(batch_of(progress_.position), progress_.position, context, sums_))
+  if (!replayed && !step_->run(batch_of(progress_.position), progress_.position, context, sums_))
     stop_not_finite(progress_.position);
   ++progress_.position;
   ++progress_.step;

@@ -13,7 +13,7 @@
 #include "remcaps/training/evaluate.h"
 #include "remcaps/training/metrics.h"
 #include "remcaps/training/run_folder.h"
-#include "remcaps/training/step.h"
+#include "remcaps/training/step_graph.h"
 #include "remcaps/training/summary.h"
 
 namespace remcaps {
@@ -90,6 +90,7 @@ class Trainer {
   std::shared_ptr<CapsNet> model_;
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<BatchSource> train_, validation_, test_;  ///< test_ may be null
+  std::unique_ptr<StepGraph> graph_;                        ///< null where steps are not recorded
   std::unique_ptr<MetricsFile> metrics_;
   TrainingDisplay display_;
 

@@ -1,0 +1,137 @@
+#include "remcaps/kernels/device_graph.h"
+
+#include "remcaps/base/error.h"
+#ifdef REMCAPS_CUDA
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <torch/cuda.h>
+
+#include <map>
+#include <mutex>
+#endif
+
+namespace remcaps {
+
+bool has_device_graphs([[maybe_unused]] torch::Device device) {
+#ifdef REMCAPS_CUDA
+  return device.is_cuda();
+#else
+  return false;
+#endif
+}
+
+#ifdef REMCAPS_CUDA
+
+namespace {
+
+// One for a device and the whole process: torch keeps memory and workspaces for every stream.
+c10::cuda::CUDAStream own_stream(torch::Device device) {
+  static std::mutex mutex;
+  static std::map<int, c10::cuda::CUDAStream> streams;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const int index = device.has_index() ? device.index() : c10::cuda::current_device();
+  const auto found = streams.find(index);
+  if (found != streams.end()) return found->second;
+  const auto stream =
+      c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(index));
+  return streams.emplace(index, stream).first->second;
+}
+
+}  // namespace
+
+struct OwnStream::State {
+  explicit State(torch::Device device) : stream(own_stream(device)), guard(stream) {}
+  c10::cuda::CUDAStream stream;
+  c10::cuda::CUDAStreamGuard guard;
+};
+
+OwnStream::OwnStream(torch::Device device) {
+  if (!has_device_graphs(device)) return;
+  torch::cuda::synchronize(device.index());
+  state_ = std::make_unique<State>(device);
+}
+
+OwnStream::~OwnStream() {
+  // Not torch's call, which throws: an error of the device has been, or will be, reported
+  // elsewhere.
+  if (state_) cudaStreamSynchronize(state_->stream.stream());
+}
+
+struct DeviceGraph::State {
+  std::unique_ptr<at::cuda::CUDAGraph> graph;
+  std::function<void()> work;  // where there are no device graphs
+};
+
+void DeviceGraph::record(const std::function<void()>& work) {
+  if (!has_device_graphs(device_)) {
+    state_->work = work;
+    return;
+  }
+  auto next = std::make_unique<at::cuda::CUDAGraph>();
+  // The pool outlives the exchange only if the graph that owns it does.
+  if (state_->graph)
+    next->capture_begin(state_->graph->pool());
+  else
+    next->capture_begin();
+  try {
+    work();
+    next->capture_end();
+  } catch (...) {
+    // The stream must not stay in its recording. What broke it is the message worth having, and the
+    // next launch would report what this leaves behind.
+    try {
+      next->capture_end();
+    } catch (const std::exception&) {
+    }
+    (void)cudaGetLastError();
+    state_->graph.reset();
+    throw;
+  }
+  state_->graph = std::move(next);
+}
+
+bool DeviceGraph::recorded() const {
+  return state_->graph != nullptr || state_->work != nullptr;
+}
+
+void DeviceGraph::replay() {
+  check(recorded(), "a device graph that was never recorded cannot be replayed");
+  state_->graph ? state_->graph->replay() : state_->work();
+}
+
+#else
+
+struct OwnStream::State {};
+OwnStream::OwnStream(torch::Device) {}
+OwnStream::~OwnStream() = default;
+
+struct DeviceGraph::State {
+  std::function<void()> work;
+};
+
+void DeviceGraph::record(const std::function<void()>& work) {
+  state_->work = work;
+}
+
+bool DeviceGraph::recorded() const {
+  return state_->work != nullptr;
+}
+
+void DeviceGraph::replay() {
+  check(recorded(), "a device graph that was never recorded cannot be replayed");
+  state_->work();
+}
+
+#endif
+
+DeviceGraph::DeviceGraph(torch::Device device)
+    : device_(device), state_(std::make_unique<State>()) {}
+DeviceGraph::~DeviceGraph() = default;
+
+void DeviceGraph::clear() {
+  *state_ = State();
+}
+
+}  // namespace remcaps

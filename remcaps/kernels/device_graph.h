@@ -1,0 +1,53 @@
+// Work on a device that is recorded once and then replayed: a CUDA graph.
+#pragma once
+
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+
+namespace remcaps {
+
+/// Whether work on this device can be recorded at all: on a GPU, in a CUDA build.
+bool has_device_graphs(torch::Device device);
+
+/// Makes a stream of the project's own the current one of this thread as long as it lives, since
+/// nothing can be recorded on the default stream. The device is idle when it begins and when it
+/// ends, so that tensors may cross. Does nothing where there are no device graphs.
+class OwnStream {
+ public:
+  explicit OwnStream(torch::Device device);
+  ~OwnStream();
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// A recording. What it calls must have run before (cuDNN's choice of algorithms, workspaces), must
+/// not wait for the device, and must not depend on host values that change: the replay repeats the
+/// same kernels on the same memory. Where there are no device graphs, the work itself is kept and
+/// called again.
+class DeviceGraph {
+ public:
+  explicit DeviceGraph(torch::Device device);
+  ~DeviceGraph();
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  /// Records without running, in place of an earlier recording, whose memory it takes over. On a
+  /// GPU an OwnStream must be current. Throws what `work` throws; nothing is recorded then.
+  void record(const std::function<void()>& work);
+  bool recorded() const;
+  void replay();
+  void clear();
+
+ private:
+  struct State;
+  torch::Device device_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace remcaps
