@@ -14,6 +14,8 @@ struct MarginOptions {
   double m_plus = 0.9;   ///< the true class should be at least this long
   double m_minus = 0.1;  ///< the others at most this long
   double lambda = 0.5;   ///< weight of the others
+
+  bool operator==(const MarginOptions&) const = default;
 };
 
 /// sum_k T_k max(0, m+ - ||v_k||)² + lambda (1 - T_k) max(0, ||v_k|| - m-)², mean over the batch.

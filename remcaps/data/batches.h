@@ -28,6 +28,7 @@ class BatchSource {
   int64_t batches(int64_t batch_size) const { return (size_ + batch_size - 1) / batch_size; }
   /// Shape of an image after augmentation: [C, H, W].
   std::vector<int64_t> image_shape() const { return image_shape_; }
+  torch::Device device() const { return device_; }
   bool resident() const { return resident_; }
   /// Whether a batch is made without the host, as a recorded graph has to: the images are resident
   /// and are not enlarged batch by batch.

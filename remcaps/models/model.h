@@ -75,6 +75,10 @@ class CapsNet : public torch::nn::Module {
   /// Parameters that are not trained (requires_grad off) count, but must not be changed.
   virtual std::vector<std::string> prunable_layers() const = 0;
 
+  /// Whether what an image gives in evaluation mode is known not to depend on the others of its
+  /// batch. gamma-CapsNet's published routing takes a mean over the batch.
+  virtual bool images_are_independent() const { return false; }
+
   bool has_decoder() const { return decoder_ != nullptr; }
   /// The decoder alone, from class poses [B, J, D] masked to one capsule: [B, C, H, W]. Error where
   /// the network has none.

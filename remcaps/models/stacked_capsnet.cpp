@@ -81,6 +81,13 @@ void StackedCapsNet::finish(const DecoderOptions& decoder_options) {
   if (decoder() != nullptr) plan_.decoder(*decoder());
 }
 
+bool StackedCapsNet::images_are_independent() const {
+  return std::none_of(layers_.begin(), layers_.end(), [](const FcCaps& layer) {
+    const auto* scaled = std::get_if<ScaledDistanceRouting>(&layer->options.routing());
+    return scaled != nullptr && scaled->mean == ScaledDistanceRouting::Mean::kBatch;
+  });
+}
+
 void StackedCapsNet::set_grids(std::vector<CapsuleGrid> grids) {
   grids_.clear();
   for (const auto& grid : grids)

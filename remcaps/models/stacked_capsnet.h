@@ -15,6 +15,7 @@ class StackedCapsNet : public CapsNet {
   std::vector<RoutingLayer> routing_layers() const override { return routing_layers_; }
   std::vector<LayerCost> costs() const override { return plan_.rows(); }
   std::vector<std::string> prunable_layers() const override { return prunable_; }
+  bool images_are_independent() const override;
 
  protected:
   StackedCapsNet(const std::string& name, const ModelContext& context);

@@ -1,6 +1,8 @@
 #include "remcaps/pruning/threshold_search.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "remcaps/base/error.h"
@@ -14,11 +16,19 @@ class Candidate {
  public:
   explicit Candidate(const std::vector<NamedTensor>& weights) : weights_(weights) {
     for (const NamedTensor& weight : weights) original_.push_back(weight.tensor.detach().clone());
+    if (std::all_of(original_.begin(), original_.end(), [](const Tensor& weight) {
+          return weight.is_cuda() && weight.scalar_type() == torch::kFloat32;
+        }))
+      sort_magnitudes();
   }
 
   // Zeros among the weights once |w| < threshold is pruned. Sets of pruned weights are nested:
   // equal counts mean equal sets.
   int64_t zeros(double threshold) const {
+    if (sorted_.defined()) {
+      // The device compares in float32 too.
+      return std::max(below(static_cast<float>(threshold)), below(least_above_zero()));
+    }
     std::vector<Tensor> counts;
     for (const Tensor& weight : original_)
       counts.push_back((weight.abs() < threshold).logical_or_(weight == 0).sum());
@@ -34,8 +44,28 @@ class Candidate {
   }
 
  private:
+  // Counting on a GPU would wait for it at every step of the search: there the magnitudes come to
+  // the host once, in order.
+  void sort_magnitudes() {
+    std::vector<Tensor> magnitudes;
+    for (const Tensor& weight : original_) magnitudes.push_back(weight.abs().flatten());
+    if (magnitudes.empty()) return;
+    const Tensor sorted = std::get<0>(torch::cat(magnitudes).sort());
+    sorted_ =
+        torch::empty(sorted.sizes(), sorted.options().device(torch::kCPU).pinned_memory(true));
+    sorted_.copy_(sorted);
+  }
+
+  // Magnitudes less than this one.
+  int64_t below(float magnitude) const {
+    const float* first = sorted_.data_ptr<float>();
+    return std::lower_bound(first, first + sorted_.numel(), magnitude) - first;
+  }
+  static float least_above_zero() { return std::numeric_limits<float>::denorm_min(); }
+
   const std::vector<NamedTensor>& weights_;
   std::vector<Tensor> original_;
+  Tensor sorted_;  // float32 in page-locked memory; undefined where the weights are not on a GPU
 };
 
 }  // namespace

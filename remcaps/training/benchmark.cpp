@@ -101,14 +101,23 @@ Work training_work(const Setup& setup) {
   };
 }
 
+EvaluateOptions evaluation_options(const Setup& setup, int64_t batch) {
+  EvaluateOptions options;
+  options.batch = batch;
+  options.margin = setup.recipe.loss.margin(/*epoch=*/0);
+  options.bf16 = setup.recipe.precision == "bf16";
+  options.kernels = setup.recipe.kernel_path();
+  return options;
+}
+
 Work inference_work(const Setup& setup) {
-  return [setup](PhaseClock* clock) {
-    EvaluateOptions options;
-    options.batch = setup.recipe.train.batch;
-    options.bf16 = setup.recipe.precision == "bf16";
-    options.kernels = setup.recipe.kernel_path();
+  EvaluateOptions options = evaluation_options(setup, setup.recipe.train.batch);
+  auto pass =
+      std::make_shared<EvaluationPass>(setup.model, setup.source, options, setup.recipe.cuda_graph);
+  return [setup, options, pass](PhaseClock* clock) mutable {
     options.clock = clock;
-    evaluate(setup.model, setup.source, options);
+    // A recorded pass has no phases to time.
+    clock == nullptr ? pass->run() : evaluate(setup.model, setup.source, options);
     return setup.source.batches(options.batch);
   };
 }
@@ -118,7 +127,14 @@ Work search_work(const Setup& setup) {
   const std::vector<Tensor> parameters = setup.model.parameters();
   std::vector<Tensor> start;
   for (const Tensor& parameter : parameters) start.push_back(parameter.detach().clone());
-  return [setup, parameters, start](PhaseClock* clock) {
+  EvaluateOptions options = evaluation_options(setup, setup.recipe.train.batch);
+  std::shared_ptr<EvaluationPass> pass;  // as the trainer has it
+  if (setup.device.is_cuda()) {
+    options.batch = search_batch(setup.model, setup.device);
+    pass = std::make_shared<EvaluationPass>(setup.model, setup.source, options,
+                                            setup.recipe.cuda_graph);
+  }
+  return [setup, parameters, start, options, pass](PhaseClock* clock) {
     {
       const torch::NoGradGuard no_grad;
       for (size_t i = 0; i < start.size(); ++i) Tensor(parameters[i]).copy_(start[i]);
@@ -126,14 +142,10 @@ Work search_work(const Setup& setup) {
     if (clock != nullptr) clock->skip();
     TrainingStep step(setup.recipe, setup.model, setup.device);
     PruningContext context{.model = setup.model};
-    context.validation_loss = [&setup, clock] {
+    context.validation_loss = [&setup, &options, &pass, clock] {
       mark(clock, "thresholds");
-      EvaluateOptions options;
-      options.batch = setup.recipe.train.batch;
-      options.margin = setup.recipe.loss.margin(/*epoch=*/0);
-      options.bf16 = setup.recipe.precision == "bf16";
-      options.kernels = setup.recipe.kernel_path();
-      const double loss = evaluate_margin_loss(setup.model, setup.source, options);
+      const double loss =
+          pass ? pass->loss() : evaluate_margin_loss(setup.model, setup.source, options);
       mark(clock, "validation");
       return loss;
     };

@@ -1,6 +1,8 @@
 #include "remcaps/training/evaluate.h"
 
+#include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/training/memory.h"
 
 namespace remcaps {
 namespace {
@@ -45,28 +47,18 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
   }
 }
 
-torch::TensorOptions doubles(const Tensor& like) {
-  return torch::TensorOptions().device(like.device()).dtype(torch::kFloat64);
-}
-
-}  // namespace
-
-Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
+// The forward pass, loss and sums of every batch.
+void add_batches(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
+                 const EvaluationSums& sums) {
   const int64_t classes = model.classes();
   const bool reconstruct = options.reconstruction > 0 && model.has_decoder();
   ForwardOptions forward_options = options.forward;
   forward_options.reconstruct = forward_options.reconstruct || reconstruct;
-
-  Tensor loss_sum, batch_loss_sum, confusion;
+  Tensor loss_sum = sums.losses[0], batch_loss_sum = sums.losses[1], confusion = sums.confusion;
   for_each_batch(
       model, source, options, forward_options,
       [&](const Batch& batch, const Forward& forward, int64_t first) {
         const int64_t count = batch.labels.size(0);
-        if (first == 0) {
-          loss_sum = torch::zeros({}, doubles(batch.images));
-          batch_loss_sum = torch::zeros({}, doubles(batch.images));
-          confusion = torch::zeros({classes * classes}, batch.labels.options());
-        }
         Tensor loss =
             margin_loss(forward.activations, batch.labels, options.margin, options.kernels);
         if (reconstruct)
@@ -81,25 +73,102 @@ Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOpt
         if (options.on_batch) options.on_batch(batch, forward);
         if (options.on_progress) options.on_progress(first + count);
       });
+}
 
+Evaluation read_back(const EvaluationSums& sums, const BatchSource& source, int64_t batch,
+                     int64_t classes) {
   Evaluation result;
   result.samples = source.size();
-  const Tensor sums = torch::stack({loss_sum, batch_loss_sum}).cpu();
-  result.loss = sums[0].item<double>() / static_cast<double>(result.samples);
-  result.batch_mean_loss =
-      sums[1].item<double>() / static_cast<double>(source.batches(options.batch));
-  result.confusion = confusion.view({classes, classes}).cpu();
+  const Tensor losses = sums.losses.cpu();
+  result.loss = losses[0].item<double>() / static_cast<double>(result.samples);
+  result.batch_mean_loss = losses[1].item<double>() / static_cast<double>(source.batches(batch));
+  result.confusion = sums.confusion.view({classes, classes}).cpu();
   result.accuracy = static_cast<double>(result.confusion.diagonal().sum().item<int64_t>()) /
                     static_cast<double>(result.samples);
   return result;
 }
 
+}  // namespace
+
+EvaluationSums EvaluationSums::zeros(int64_t classes, torch::Device device) {
+  const auto options = torch::TensorOptions().device(device);
+  return {torch::zeros({2}, options.dtype(torch::kFloat64)),
+          torch::zeros({classes * classes}, options.dtype(torch::kInt64))};
+}
+
+void EvaluationSums::reset() {
+  losses.zero_();
+  confusion.zero_();
+}
+
+Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
+  const EvaluationSums sums = EvaluationSums::zeros(model.classes(), source.device());
+  add_batches(model, source, options, sums);
+  return read_back(sums, source, options.batch, model.classes());
+}
+
+EvaluationPass::EvaluationPass(CapsNet& model, const BatchSource& source,
+                               const EvaluateOptions& options, bool record)
+    : model_(model),
+      source_(source),
+      sums_(EvaluationSums::zeros(model.classes(), source.device())),
+      graph_(source.device()),
+      records_(record && has_device_graphs(source.device()) && source.stays_on_device()) {
+  options_.batch = options.batch;
+  options_.margin = options.margin;
+  options_.reconstruction = options.reconstruction;
+  options_.bf16 = options.bf16;
+  options_.kernels = options.kernels;
+}
+
+Evaluation EvaluationPass::run() {
+  pass();
+  return read_back(sums_, source_, options_.batch, model_.classes());
+}
+
+double EvaluationPass::loss() {
+  pass();
+  return sums_.losses[0].item<double>() / static_cast<double>(source_.size());
+}
+
+void EvaluationPass::pass() {
+  if (records_ && !graph_.recorded()) {
+    work();  // what is recorded must have run before
+    record();
+  }
+  records_ ? graph_.replay() : work();
+}
+
+void EvaluationPass::work() {
+  sums_.reset();
+  add_batches(model_, source_, options_, sums_);
+}
+
+void EvaluationPass::record() {
+  try {
+    graph_.record([this] { work(); });
+  } catch (const std::exception& error) {
+    records_ = false;
+    graph_.clear();
+    const std::string reason = error.what();
+    fmt::print(stderr, "warning: a pass could not be recorded as a CUDA graph: {}\n",
+               reason.substr(0, reason.find('\n')));
+  }
+}
+
+int64_t search_batch(const CapsNet& model, torch::Device device) {
+  constexpr int64_t kPublished = 128, kLarge = 512, kBytes = int64_t{2} << 30;
+  if (!device.is_cuda() || !model.images_are_independent()) return kPublished;
+  const MemoryEstimate estimate = estimate_memory(model, kLarge);
+  return estimate.activations + estimate.votes <= kBytes ? kLarge : kPublished;
+}
+
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                             const EvaluateOptions& options) {
-  Tensor sum;
+  Tensor sum =
+      torch::zeros({}, torch::TensorOptions().device(source.device()).dtype(torch::kFloat64));
   for_each_batch(model, source, options, ForwardOptions{},
-                 [&](const Batch& batch, const Forward& forward, int64_t first) {
-                   if (first == 0) sum = torch::zeros({}, doubles(batch.images));
+                 [&](const Batch& batch, const Forward& forward, int64_t) {
                    const Tensor loss = margin_loss(forward.activations, batch.labels,
                                                    options.margin, options.kernels);
                    sum += loss.to(torch::kFloat64) * batch.labels.size(0);

@@ -6,6 +6,7 @@
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/data/batches.h"
+#include "remcaps/kernels/device_graph.h"
 #include "remcaps/models/model.h"
 #include "remcaps/training/phase_clock.h"
 
@@ -50,5 +51,45 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const Mar
 /// With the batch, margins, precision and kernels of the options; nothing else of them counts.
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                             const EvaluateOptions& options);
+
+/// What the batches of a pass are summed up in, on their device.
+struct EvaluationSums {
+  torch::Tensor losses;     ///< float64 [2]: the sum over images, the sum of the batches' means
+  torch::Tensor confusion;  ///< int64 [classes * classes]
+
+  static EvaluationSums zeros(int64_t classes, torch::Device device);
+  void reset();
+};
+
+/// evaluate() again and again, while the weights change where they lie. On a GPU every pass is a
+/// replay of a CUDA graph of the whole, the first one too: losses that are compared are made alike.
+class EvaluationPass {
+ public:
+  /// Of the options batch, margin, reconstruction, bf16 and kernels count. Without `record`, or
+  /// where nothing can be recorded, a pass is evaluate()'s. The network and the images must outlive
+  /// it.
+  EvaluationPass(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
+                 bool record);
+
+  Evaluation run();
+  /// Evaluation::loss alone, the one number that is read back then.
+  double loss();
+
+ private:
+  void pass();
+  void work();
+  void record();
+
+  CapsNet& model_;
+  const BatchSource& source_;
+  EvaluateOptions options_;
+  EvaluationSums sums_;
+  DeviceGraph graph_;
+  bool records_;
+};
+
+/// Images in a batch of the threshold search: 128, and more on a GPU, which 128 do not fill, where
+/// the result does not depend on it and memory allows.
+int64_t search_batch(const CapsNet& model, torch::Device device);
 
 }  // namespace remcaps

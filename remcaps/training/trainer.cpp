@@ -364,9 +364,7 @@ Quantizers Trainer::quantizers() const {
 }
 
 PruningContext Trainer::pruning_context() {
-  const auto validation_loss = [this] {
-    return evaluate_margin_loss(*model_, *validation_, evaluation_options(progress_.epoch));
-  };
+  const auto validation_loss = [this] { return search_loss(); };
   const auto gradients_of_one_batch = [this] {
     train_mode();
     step_->make_gradients(batch_of(0), progress_.epoch);
@@ -376,6 +374,18 @@ PruningContext Trainer::pruning_context() {
                         .seed = static_cast<uint64_t>(recipe_.train.seed),
                         .validation_loss = validation_loss,
                         .gradients_of_one_batch = gradients_of_one_batch};
+}
+
+double Trainer::search_loss() {
+  EvaluateOptions options = evaluation_options(progress_.epoch);
+  if (!device_.is_cuda()) return evaluate_margin_loss(*model_, *validation_, options);
+  if (!search_pass_ || !(search_margin_ == options.margin)) {
+    options.batch = search_batch(*model_, device_);
+    search_pass_ =
+        std::make_unique<EvaluationPass>(*model_, *validation_, options, recipe_.cuda_graph);
+    search_margin_ = options.margin;
+  }
+  return search_pass_->loss();
 }
 
 WeightsInfo Trainer::weights_info(int64_t epoch) const {

@@ -66,6 +66,8 @@ class Trainer {
 
   Batch batch_of(int64_t position) const;
   PruningContext pruning_context();
+  /// What a threshold search compares.
+  double search_loss();
   Quantizers quantizers() const;
   /// The margins of an epoch, the recipe's precision and kernels, the published batch.
   EvaluateOptions evaluation_options(int64_t epoch) const;
@@ -91,6 +93,8 @@ class Trainer {
   std::unique_ptr<TrainingStep> step_;
   std::unique_ptr<BatchSource> train_, validation_, test_;  ///< test_ may be null
   std::unique_ptr<StepGraph> graph_;                        ///< null where steps are not recorded
+  std::unique_ptr<EvaluationPass> search_pass_;             ///< null before the first search
+  MarginOptions search_margin_;                             ///< what it was made for
   std::unique_ptr<MetricsFile> metrics_;
   TrainingDisplay display_;
 
