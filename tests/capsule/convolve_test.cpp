@@ -1,0 +1,80 @@
+#include "remcaps/capsule/convolve.h"
+
+#include <gtest/gtest.h>
+
+#include "remcaps/base/torch_compat.h"
+#include "remcaps/capsule/fc_caps.h"
+#include "remcaps/capsule/primary_caps.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace remcaps {
+namespace {
+
+#ifdef REMCAPS_CUDA
+class ConvolveCuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+    torch::manual_seed(1);
+  }
+  const torch::Device device_{"cuda"};
+};
+
+TEST_F(ConvolveCuda, Bfloat16ConvolutionIsCloseToFloat32AndItsGradientsAreFloat32) {
+  for (const int64_t channels : {1, 3, 32}) {
+    SCOPED_TRACE(channels);
+    torch::nn::Conv2d layer(torch::nn::Conv2dOptions(channels, 64, 5).stride(2).padding(1));
+    layer->to(device_);
+    const Tensor images = torch::randn({8, channels, 14, 14}, device_).requires_grad_();
+    const Tensor expected = convolve(*layer, images, KernelPath::kReference);
+    const Tensor direction = torch::randn_like(expected);
+    (expected * direction).sum().backward();
+    const Tensor weight_gradient = layer->weight.grad(), bias_gradient = layer->bias.grad();
+    const Tensor image_gradient = images.grad();
+    layer->weight.mutable_grad() = layer->bias.mutable_grad() = images.mutable_grad() = Tensor();
+
+    Tensor found;
+    {
+      const Autocast autocast(true, device_);
+      found = convolve(*layer, images, KernelPath::kFused);
+    }
+    EXPECT_EQ(found.scalar_type(), torch::kBFloat16);
+    EXPECT_TRUE(found.is_contiguous(torch::MemoryFormat::ChannelsLast));
+    EXPECT_TRUE(close_to(found.detach(), expected.detach(), 2e-2));
+    (found.to(torch::kFloat32) * direction).sum().backward();
+    EXPECT_EQ(layer->weight.grad().scalar_type(), torch::kFloat32);
+    EXPECT_TRUE(layer->weight.grad().is_contiguous());
+    EXPECT_TRUE(close_to(layer->weight.grad(), weight_gradient, 2e-2));
+    EXPECT_TRUE(close_to(layer->bias.grad(), bias_gradient, 2e-2));
+    EXPECT_TRUE(close_to(images.grad(), image_gradient, 2e-2));
+  }
+}
+
+TEST_F(ConvolveCuda, CapsulesAndRoutingStayFloat32BehindBfloat16Convolutions) {
+  for (const auto kernels : {KernelPath::kFused, KernelPath::kReference})
+    for (const RoutingOptions& routing :
+         {RoutingOptions(DynamicRouting{.kernels = kernels}),
+          RoutingOptions(ScaledDistanceRouting{.kernels = kernels})}) {
+      PrimaryCaps primary(PrimaryCapsOptions(16, 4, 3).kernels(kernels));
+      FcCaps classes(FcCapsOptions(4 * 36, 5).routing(routing));
+      primary->to(device_);
+      classes->to(device_);
+      const Tensor map = torch::randn({6, 16, 8, 8}, device_);
+      const Tensor expected = classes->forward(primary->forward(map)).poses.detach();
+      const Autocast autocast(true, device_);
+      const Tensor children = primary->forward(map);
+      EXPECT_EQ(children.scalar_type(), torch::kFloat32);
+      const Tensor poses = classes->forward(children).poses;
+      EXPECT_EQ(poses.scalar_type(), torch::kFloat32);
+      EXPECT_TRUE(close_to(poses.detach(), expected, 5e-2));
+    }
+}
+#endif
+
+TEST(Convolve, AutocastOfAGpuIsNoneOfACpus) {
+  EXPECT_FALSE(cuda_autocast_is_on(torch::kCPU));
+  EXPECT_FALSE(NoCudaAutocast(torch::kCPU).was_on());
+}
+
+}  // namespace
+}  // namespace remcaps
