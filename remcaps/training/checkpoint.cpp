@@ -158,7 +158,7 @@ void EpochSums::add_on_device(const torch::Tensor& batch_loss, const torch::Tens
   loss += value * labels.size(0);
   correct += (activations.argmax(1) == labels).sum();
   bad_step.copy_(
-      torch::where(torch::isfinite(value), bad_step, torch::minimum(bad_step, position.view({}))));
+      torch::where(torch::isfinite(value), bad_step, torch::minimum(bad_step, position.squeeze(0))));
 }
 
 void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, const Pruner& pruner,
