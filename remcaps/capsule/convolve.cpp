@@ -1,48 +1,65 @@
 #include "remcaps/capsule/convolve.h"
 
-#include <torch/autograd.h>
-
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/kernels/tensor_core_copy.h"
 
 namespace remcaps {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-// A tensor [.., C, H, W] as a GPU's convolutions are fastest with it, bfloat16 and channels-last,
-// in one copy. Its gradient is float32 in the plain layout, in one copy too: that of a weight is
-// then kept as it is, where torch's own casts would have it copied once more.
-class TensorCoreCopy : public torch::autograd::Function<TensorCoreCopy> {
- public:
-  static Tensor forward(AutogradContext*, const Tensor& tensor) {
-    return tensor.to(torch::kBFloat16, /*non_blocking=*/false, /*copy=*/false,
-                     torch::MemoryFormat::ChannelsLast);
-  }
-
-  static variable_list backward(AutogradContext*, const variable_list& grad_outputs) {
-    const Tensor gradient =
-        torch::empty(grad_outputs[0].sizes(), grad_outputs[0]
-                                                  .options()
-                                                  .dtype(torch::kFloat32)
-                                                  .memory_format(torch::MemoryFormat::Contiguous));
-    gradient.copy_(grad_outputs[0]);
-    return {gradient};
-  }
-};
-
+// What an earlier convolution made is bfloat16 already, and wants its gradient so.
 Tensor for_tensor_cores(const Tensor& tensor) {
-  // What an earlier convolution made is bfloat16 already, and wants its gradient so.
-  if (tensor.scalar_type() == torch::kBFloat16)
-    return tensor.contiguous(torch::MemoryFormat::ChannelsLast);
-  return TensorCoreCopy::apply(tensor);
+  return tensor.scalar_type() == torch::kBFloat16
+             ? tensor.contiguous(torch::MemoryFormat::ChannelsLast)
+             : tensor_core_copy(tensor);
 }
 
 // The layer's padding where it is so many zeros; null where it is a name or mirrors the map.
 const torch::ExpandingArray<2>* zero_padding(const torch::nn::Conv2dImpl& layer) {
   if (get_if<torch::enumtype::kZeros>(&layer.options.padding_mode()) == nullptr) return nullptr;
   return get_if<torch::ExpandingArray<2>>(&layer.options.padding());
+}
+
+Tensor narrow_bias(const torch::nn::Conv2dImpl& layer) {
+  return layer.bias.defined() ? layer.bias.to(torch::kBFloat16) : Tensor();
+}
+
+Tensor tensor_core_convolution(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  return torch::conv2d(for_tensor_cores(map), for_tensor_cores(layer.weight), narrow_bias(layer),
+                       layer.options.stride(), *zero_padding(layer), layer.options.dilation(),
+                       layer.options.groups());
+}
+
+// A network's first layer: its map has too few channels to fill a tensor core's product, and needs
+// no gradient.
+bool sees_pixels(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  constexpr int64_t kFewChannels = 4;
+  return map.size(1) <= kFewChannels && !map.requires_grad() && layer.options.groups() == 1 &&
+         *layer.options.dilation() == std::array<int64_t, 2>{1, 1};
+}
+
+// The same convolution as one matrix product: every window of the map is a row of it.
+Tensor product_of_windows(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  constexpr int64_t kAlignment = 8;  // bfloat16 numbers in the 16 bytes that products are made of
+  const auto& [above, left] = **zero_padding(layer);
+  const Tensor padded =
+      above + left == 0 ? map : torch::constant_pad_nd(map, {left, left, above, above});
+  const Tensor windows = padded.unfold(2, layer.weight.size(2), layer.options.stride()->at(0))
+                             .unfold(3, layer.weight.size(3), layer.options.stride()->at(1))
+                             .permute({0, 2, 3, 1, 4, 5});  // [B, h, w, C, kh, kw]
+  const int64_t filters = layer.weight.size(0), length = layer.weight[0].numel();
+  const int64_t fill = (kAlignment - length % kAlignment) % kAlignment;
+  const int64_t places = windows.size(0) * windows.size(1) * windows.size(2);
+  const Tensor rows = torch::empty({places, length + fill}, map.options().dtype(torch::kBFloat16));
+  rows.narrow(1, 0, length).view(windows.sizes()).copy_(windows);
+  rows.narrow(1, length, fill).zero_();
+  const Tensor weight =
+      torch::constant_pad_nd(layer.weight.view({filters, length}).to(torch::kBFloat16), {0, fill});
+  const Tensor product = layer.bias.defined()
+                             ? torch::addmm(narrow_bias(layer), rows, weight.t())
+                             : torch::mm(rows, weight.t());  // [B * h * w, filters]
+  return product.view({windows.size(0), windows.size(1), windows.size(2), filters})
+      .permute({0, 3, 1, 2});
 }
 
 // No padding, no dilation, no groups.
@@ -69,12 +86,10 @@ Tensor convolve(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kern
   if (kernels == KernelPath::kFused && is_simple(layer) && has_many_places(layer, map) &&
       has_fast_convolution(map, layer.weight))
     return fast_convolution(map, layer.weight, layer.bias, *layer.options.stride());
-  const torch::ExpandingArray<2>* padding = zero_padding(layer);
-  if (kernels == KernelPath::kFused && padding != nullptr && cuda_autocast_is_on(map.device()))
-    return torch::conv2d(for_tensor_cores(map), for_tensor_cores(layer.weight),
-                         layer.bias.defined() ? layer.bias.to(torch::kBFloat16) : Tensor(),
-                         layer.options.stride(), *padding, layer.options.dilation(),
-                         layer.options.groups());
+  if (kernels == KernelPath::kFused && zero_padding(layer) != nullptr &&
+      cuda_autocast_is_on(map.device()))
+    return sees_pixels(layer, map) ? product_of_windows(layer, map)
+                                   : tensor_core_convolution(layer, map);
   return layer.forward(map);
 }
 

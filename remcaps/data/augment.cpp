@@ -195,6 +195,11 @@ void check_augment(const AugmentOptions& options, const std::vector<int64_t>& im
     throw UsageError("augment.contrast: expected [lowest, highest]");
 }
 
+bool only_moves_pixels(const AugmentOptions& options) {
+  return options.pad == 0 && options.resize == 0 && options.crop == 0 && options.rotation == 0 &&
+         !jitters(options) && !options.standardize;
+}
+
 std::vector<int64_t> augmented_shape(const AugmentOptions& options,
                                      const std::vector<int64_t>& image) {
   std::vector<int64_t> shape = image;

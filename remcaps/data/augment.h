@@ -33,6 +33,9 @@ torch::Tensor augment_draws(const AugmentOptions& options, uint64_t seed, uint64
 /// another number of channels).
 void check_augment(const AugmentOptions& options, const std::vector<int64_t>& image);
 
+/// Whether training does no more to an image than to shift it, flip it and normalise its channels.
+bool only_moves_pixels(const AugmentOptions& options);
+
 /// [C, H, W] of an image of `image` = [C, H, W] after augmentation.
 std::vector<int64_t> augmented_shape(const AugmentOptions& options,
                                      const std::vector<int64_t>& image);

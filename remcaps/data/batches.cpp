@@ -4,6 +4,7 @@
 #include "remcaps/base/random.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/data/augment.h"
+#include "remcaps/kernels/fused_batch.h"
 
 namespace remcaps {
 namespace {
@@ -92,6 +93,17 @@ Batch BatchSource::training_batch(int64_t step, int64_t batch_size, uint64_t see
 Batch BatchSource::training_batch_at(const torch::Tensor& step, int64_t batch_size) const {
   check(epoch_.made, "a batch of an epoch that was not prepared");
   const at::NoGradGuard no_grad;
+  if (resident_ && only_moves_pixels(batch_augment_) && has_fused_batch(dataset_.images)) {
+    const auto drawn = [this](Draw which) {
+      return epoch_.draws.select(0, static_cast<int64_t>(which));
+    };
+    FusedBatch made = fused_batch(
+        dataset_.images, dataset_.labels,
+        {epoch_.order, drawn(Draw::kShiftRow), drawn(Draw::kShiftColumn), drawn(Draw::kFlip)}, step,
+        batch_size,
+        {batch_augment_.shift, batch_augment_.flip, batch_augment_.mean, batch_augment_.std});
+    return {.images = made.images, .labels = made.labels, .indices = made.indices};
+  }
   const torch::Tensor places = step * batch_size + torch::arange(batch_size, step.options());
   return augmented(epoch_.order.index_select(0, places));
 }

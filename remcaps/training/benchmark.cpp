@@ -7,6 +7,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
+#include "remcaps/base/profile.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/training/context.h"
@@ -20,6 +21,7 @@ namespace {
 // Of images in the synthetic data set: enough that reading a pass's result back does not count.
 constexpr int64_t kCpuBatches = 8, kGpuBatches = 64;
 constexpr int kWarmUps = 2, kGraphWarmUps = 6;  // a step is recorded after a few
+constexpr int kTracedPieces = 4;
 
 Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
   std::vector<int64_t> shape = catalog_entry(recipe.dataset.name).shape;
@@ -234,6 +236,11 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   result.steps = steps;
   result.step_ms = 1000 * seconds / static_cast<double>(steps);
   result.images_per_s = 1000 * static_cast<double>(recipe.train.batch) / result.step_ms;
+
+  if (!options.trace.empty())
+    write_profile(options.trace, options.device, [&work] {
+      for (int i = 0; i < kTracedPieces; ++i) work(nullptr);
+    });
 
   PhaseClock clock(options.device);
   const int64_t clocked = run_for(options.seconds / 4, work, options.device, &clock).first;

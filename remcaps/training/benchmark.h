@@ -2,6 +2,7 @@
 // bench`.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,8 @@ enum class BenchmarkTask {
 struct BenchmarkOptions {
   BenchmarkTask task = BenchmarkTask::kTrain;
   torch::Device device = torch::kCPU;
-  double seconds = 5;  ///< measured without phases; those take another quarter of it
+  double seconds = 5;           ///< measured without phases; those take another quarter of it
+  std::filesystem::path trace;  ///< where a timeline of a few pieces of work goes; empty: none
 };
 
 struct BenchmarkResult {

@@ -6,6 +6,7 @@
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
+#include "remcaps/kernels/fused_batch.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -154,11 +155,13 @@ void EpochSums::add(const torch::Tensor& batch_loss, const torch::Tensor& activa
 void EpochSums::add_on_device(const torch::Tensor& batch_loss, const torch::Tensor& activations,
                               const torch::Tensor& labels, const torch::Tensor& position) {
   torch::NoGradGuard no_grad;
+  if (has_fused_sums(batch_loss, activations))
+    return add_to_fused_sums(batch_loss, activations, labels, position, loss, correct, bad_step);
   const torch::Tensor value = batch_loss.to(torch::kFloat64);
   loss += value * labels.size(0);
   correct += (activations.argmax(1) == labels).sum();
-  bad_step.copy_(
-      torch::where(torch::isfinite(value), bad_step, torch::minimum(bad_step, position.squeeze(0))));
+  bad_step.copy_(torch::where(torch::isfinite(value), bad_step,
+                              torch::minimum(bad_step, position.squeeze(0))));
 }
 
 void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, const Pruner& pruner,

@@ -21,11 +21,12 @@ class ConvolveCuda : public ::testing::Test {
 };
 
 TEST_F(ConvolveCuda, Bfloat16ConvolutionIsCloseToFloat32AndItsGradientsAreFloat32) {
-  for (const int64_t channels : {1, 3, 32}) {
-    SCOPED_TRACE(channels);
+  // A map of few channels that needs no gradient has its own way.
+  for (const auto& [channels, first] : {std::pair{1, true}, {3, true}, {3, false}, {32, false}}) {
+    SCOPED_TRACE(testing::Message() << channels << " channels, first layer: " << first);
     torch::nn::Conv2d layer(torch::nn::Conv2dOptions(channels, 64, 5).stride(2).padding(1));
     layer->to(device_);
-    const Tensor images = torch::randn({8, channels, 14, 14}, device_).requires_grad_();
+    const Tensor images = torch::randn({8, channels, 14, 14}, device_).requires_grad_(!first);
     const Tensor expected = convolve(*layer, images, KernelPath::kReference);
     const Tensor direction = torch::randn_like(expected);
     (expected * direction).sum().backward();
@@ -46,7 +47,9 @@ TEST_F(ConvolveCuda, Bfloat16ConvolutionIsCloseToFloat32AndItsGradientsAreFloat3
     EXPECT_TRUE(layer->weight.grad().is_contiguous());
     EXPECT_TRUE(close_to(layer->weight.grad(), weight_gradient, 2e-2));
     EXPECT_TRUE(close_to(layer->bias.grad(), bias_gradient, 2e-2));
-    EXPECT_TRUE(close_to(images.grad(), image_gradient, 2e-2));
+    if (!first) {
+      EXPECT_TRUE(close_to(images.grad(), image_gradient, 2e-2));
+    }
   }
 }
 

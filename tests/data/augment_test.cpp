@@ -5,6 +5,7 @@
 #include "remcaps/data/batches.h"
 #include "remcaps/data/catalog.h"
 #include "tests/data/fixtures.h"
+#include "tests/kernels/kernel_testing.h"
 
 namespace remcaps::testing {
 namespace {
@@ -267,6 +268,30 @@ TEST(BatchSource, AugmentationDependsOnNeitherBatchSizeNorOrder) {
     EXPECT_FALSE(torch::equal(epoch_images(source, 8, 42, 4), reference));
     EXPECT_FALSE(torch::equal(epoch_images(source, 8, 43, 3), reference));
   }
+}
+
+TEST(BatchSource, StepThatTheDeviceCountsHasTheSameBatch) {
+  AugmentOptions moves;
+  moves.shift = 2;
+  moves.flip = true;
+  moves.mean = {0.2, 0.4, 0.5};
+  moves.std = {0.3};
+  AugmentOptions more = moves;
+  more.brightness = 0.25;
+  for (const std::string& device : kernel_devices())
+    for (const AugmentOptions& options : {AugmentOptions(), moves, more}) {
+      SCOPED_TRACE(device);
+      const BatchSource source(noisy_set(50, 3, 9), options, torch::Device(device));
+      source.prepare_epoch(/*seed=*/7, /*epoch=*/3);
+      for (const int64_t step : {0, 2}) {
+        const Batch expected = source.training_batch(step, 16, 7, 3);
+        const Batch found =
+            source.training_batch_at(torch::full({1}, step, expected.labels.options()), 16);
+        EXPECT_TRUE(torch::equal(found.indices, expected.indices));
+        EXPECT_TRUE(torch::equal(found.labels, expected.labels));
+        EXPECT_TRUE(torch::allclose(found.images, expected.images, 1e-5, 1e-6));
+      }
+    }
 }
 
 TEST(BatchSource, ResizingOnceEqualsResizingEveryBatch) {

@@ -1,0 +1,39 @@
+// The two ends of a training step on raw pointers: a batch made of a data set's bytes, and what the
+// step adds to its epoch's sums.
+#pragma once
+
+#include <cstdint>
+
+#ifdef REMCAPS_CUDA
+#include <cuda_runtime_api.h>
+
+namespace remcaps::kernels::cuda {
+
+/// A data set on the device, the epoch's order and random numbers.
+struct BatchInput {
+  static constexpr int kMostChannels = 4;
+  const uint8_t* images = nullptr;   ///< [N, C, H, W]
+  const int64_t* labels = nullptr;   ///< [N]
+  const int64_t* order = nullptr;    ///< [N]
+  const int64_t* step = nullptr;     ///< [1]: the batch begins at order[step * batch]
+  const float* row_draws = nullptr;  ///< [N], uniform in 0..1; likewise the next two
+  const float* column_draws = nullptr;
+  const float* flip_draws = nullptr;
+  int64_t batch = 0, channels = 0, height = 0, width = 0;
+  int64_t shift = 0;  ///< by up to so many pixels, zeros moving in
+  bool flip = false;  ///< half of the images
+  float mean[kMostChannels] = {}, deviation[kMostChannels] = {};
+};
+
+/// indices [B], labels [B], images [B, C, H, W]: shifted, flipped, normalised.
+void make_batch(const BatchInput& input, int64_t* indices, int64_t* labels, float* images,
+                cudaStream_t stream);
+
+/// loss_sum += batch * loss; correct += right answers of activations [B, J];
+/// bad_step = min(bad_step, step) where the loss is not finite.
+void add_to_sums(int64_t batch, int64_t classes, const float* loss, const float* activations,
+                 const int64_t* labels, const int64_t* step, double* loss_sum, int64_t* correct,
+                 int64_t* bad_step, cudaStream_t stream);
+
+}  // namespace remcaps::kernels::cuda
+#endif
