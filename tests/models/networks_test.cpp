@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/loss.h"
+#include "tests/kernels/kernel_testing.h"
 #include "tests/models/make.h"
 
 namespace remcaps {
@@ -184,6 +185,25 @@ TEST_P(EveryNetwork, FusedAndReferencePathsAgree) {
   EXPECT_LT(
       (fused->forward(batch).poses - reference->forward(batch).poses).abs().max().item<double>(),
       1e-4);
+}
+
+TEST_P(EveryNetwork, FusedAndReferenceGradientsAgree) {
+  std::vector<Tensor> gradients[2];
+  for (const auto kernels : {KernelPath::kFused, KernelPath::kReference}) {
+    ModelContext context = GetParam().context;
+    context.kernels = kernels;
+    torch::manual_seed(42);
+    const auto model = make(GetParam().network, context, GetParam().options);
+    model->train();
+    const Tensor labels = torch::arange(4) % context.classes;
+    margin_loss(model->forward(random_images(*model, 4)).activations, labels).backward();
+    for (const auto& item : model->named_parameters())
+      if (item.value().grad().defined() && item.key() != "conv1.bias")
+        gradients[kernels == KernelPath::kFused].push_back(item.value().grad());
+  }
+  ASSERT_EQ(gradients[0].size(), gradients[1].size());
+  for (size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_TRUE(close_to(gradients[1][i], gradients[0][i], 2e-3)) << i;
 }
 
 TEST_P(EveryNetwork, ResolvedOptionsMakeTheSameNetworkAgain) {
