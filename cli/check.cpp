@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/runtime.h"
+#include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/routing.h"
 #include "remcaps/kernels/fast_convolution.h"
@@ -120,6 +121,56 @@ void check_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim, i
   checker.compare("primary squash: map's gradient", shape, fused.grad(), plain.grad(), 1e-5);
 }
 
+// A map squashed where it lies, in the layout a GPU's convolutions leave it in.
+void check_channel_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim,
+                          int64_t side) {
+  const Tensor values =
+      torch::randn({batch, types * dim, side, side}).contiguous(torch::MemoryFormat::ChannelsLast);
+  const Tensor fused = checker.fused_leaf(values), plain = Checker::plain_leaf(values);
+  const Squash squash{Squash::Form::kNorm, 1e-8};
+  const Tensor found = squash_channels(fused, types, dim, squash, KernelPath::kFused);
+  const Tensor expected = squash_channels(plain, types, dim, squash, KernelPath::kReference);
+  found.pow(3).sum().backward();
+  expected.pow(3).sum().backward();
+  const std::string shape =
+      fmt::format("{} x {} types x {}D, {}x{}", batch, types, dim, side, side);
+  checker.compare("channel squash: map", shape, found, expected, 1e-5);
+  checker.compare("channel squash: map's gradient", shape, fused.grad(), plain.grad(), 1e-5);
+}
+
+void check_conv3d_routing(Checker& checker, int64_t batch, int64_t types, int64_t dim, int64_t side,
+                          const Conv3dRouting& routing) {
+  const Tensor children = torch::randn({batch, types * dim, side, side}) * 0.5;
+  const Tensor weight = torch::randn({types * dim, 1, 3, 3, 3}) * 0.2;
+  const Tensor conv_bias = torch::randn({types * dim}) * 0.1;
+  const Tensor bias = torch::randn({types, dim}) * 0.1;
+  const Tensor direction = torch::randn({batch, types, dim, side, side});
+  const auto run = [&](const std::vector<Tensor>& leaves, KernelPath kernels) {
+    Conv3dRouting options = routing;
+    options.kernels = kernels;
+    const RoutingResult result =
+        conv3d_routing(leaves[0], leaves[1], leaves[2], leaves[3], dim, dim, options);
+    (result.poses * direction.to(result.poses.options())).sum().backward();
+    return result;
+  };
+  std::vector<Tensor> fused, plain;
+  for (const Tensor& values : {children, weight, conv_bias, bias}) {
+    fused.push_back(checker.fused_leaf(values));
+    plain.push_back(Checker::plain_leaf(values));
+  }
+  const RoutingResult found = run(fused, KernelPath::kFused);
+  const RoutingResult expected = run(plain, KernelPath::kReference);
+  const std::string shape =
+      fmt::format("{} x {} types x {}D, {}x{}{}", batch, types, dim, side, side,
+                  routing.gradient == RoutingGradient::kFull ? ", full gradient" : "");
+  checker.compare("3-D routing: poses", shape, found.poses, expected.poses, 1e-4);
+  checker.compare("3-D routing: couplings", shape, found.coupling, expected.coupling, 1e-4);
+  checker.compare("3-D routing: children's gradient", shape, fused[0].grad(), plain[0].grad(),
+                  1e-4);
+  checker.compare("3-D routing: weights' gradient", shape, fused[1].grad(), plain[1].grad(), 1e-4);
+  checker.compare("3-D routing: biases' gradient", shape, fused[3].grad(), plain[3].grad(), 1e-4);
+}
+
 void check_margin_loss(Checker& checker, int64_t batch, int64_t classes) {
   const Tensor values = torch::rand({batch, classes});
   const Tensor labels = torch::randint(classes, {batch}, torch::kInt64);
@@ -199,6 +250,14 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
   check_convolution(checker, 3, 64, 20, 128, 9, 2);
   check_squash(checker, 16, 32, 8, 6);
   check_squash(checker, 3, 5, 7, 1);
+  check_channel_squash(checker, 8, 128, 1, 16);
+  check_channel_squash(checker, 8, 32, 4, 8);
+  check_channel_squash(checker, 8, 32, 8, 4);
+  check_channel_squash(checker, 3, 5, 7, 3);
+  check_conv3d_routing(checker, 8, 32, 8, 4, {});
+  check_conv3d_routing(
+      checker, 3, 5, 7, 3,
+      {.gradient = RoutingGradient::kFull, .squash_over = Conv3dRouting::SquashOver::kMap});
   check_margin_loss(checker, 128, 10);
   check_update(checker, 100'003);
   return checker.findings();

@@ -4,6 +4,8 @@
 #include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #if defined(REMCAPS_CUDA)
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -63,6 +65,9 @@ void set_tf32(bool on) {
 }
 
 void set_deterministic(bool on) {
+  // Without it cuBLAS' products may differ from run to run, and libtorch refuses them. cuBLAS reads
+  // it when it first computes.
+  if (on) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(on);
   at::globalContext().setBenchmarkCuDNN(!on);

@@ -1,6 +1,8 @@
 #include "remcaps/capsule/conv_caps.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/convolve.h"
+#include "remcaps/kernels/fused_pointwise.h"
 
 namespace remcaps {
 
@@ -28,6 +30,13 @@ Tensor ConvCapsImpl::as_children(const Tensor& poses) {
   return poses.transpose(1, 2).flatten(1, 2);
 }
 
+Tensor squash_channels(const Tensor& map, int64_t types, int64_t dim, const Squash& squash,
+                       KernelPath kernels) {
+  if (kernels == KernelPath::kFused && squash.form == Squash::Form::kNorm && has_fused_squash(map))
+    return fused_channel_squash(map, types, dim, squash.epsilon);
+  return squash(map.unflatten(1, {types, dim}), {2}).flatten(1, 2);
+}
+
 Conv2dCapsImpl::Conv2dCapsImpl(Conv2dCapsOptions options_) : options(std::move(options_)) {
   conv = register_module(
       "conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in_channels(),
@@ -38,10 +47,8 @@ Conv2dCapsImpl::Conv2dCapsImpl(Conv2dCapsOptions options_) : options(std::move(o
 }
 
 Tensor Conv2dCapsImpl::forward(const Tensor& capsules) {
-  const Tensor channels = conv->forward(capsules);
-  const Tensor by_type = channels.reshape(
-      {channels.size(0), options.types(), options.dim(), channels.size(2), channels.size(3)});
-  return options.squash()(by_type, {2}).flatten(1, 2);
+  return squash_channels(convolve(*conv, capsules, options.kernels()), options.types(),
+                         options.dim(), options.squash(), options.kernels());
 }
 
 Conv3dCapsImpl::Conv3dCapsImpl(Conv3dCapsOptions options_) : options(std::move(options_)) {

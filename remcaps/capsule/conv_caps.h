@@ -42,6 +42,10 @@ class ConvCapsImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ConvCaps);
 
+/// A map [B, types·dim, H, W], channel = type · dim + component, with each capsule squashed.
+Tensor squash_channels(const Tensor& map, int64_t types, int64_t dim, const Squash& squash,
+                       KernelPath kernels);
+
 /// Options for Conv2dCaps: a convolution over the stacked components of all types, then squash.
 struct Conv2dCapsOptions {
   Conv2dCapsOptions(int64_t in_channels, int64_t types, int64_t dim)
@@ -52,10 +56,12 @@ struct Conv2dCapsOptions {
   TORCH_ARG(int64_t, stride) = 1;
   TORCH_ARG(bool, bias) = true;
   TORCH_ARG(Squash, squash) = (Squash{Squash::Form::kNorm, 1e-8});
+  TORCH_ARG(KernelPath, kernels) = KernelPath::kFused;
 };
 
 /// DeepCaps' capsules without routing: 3x3 convolution, padding 1, squash over each capsule.
-/// [B, C, H, W] -> [B, types·dim, H/stride, W/stride], channel = type · dim + component.
+/// [B, C, H, W] -> [B, types·dim, H/stride, W/stride], channel = type · dim + component; bfloat16
+/// and channels-last where the convolution is (convolve.h).
 /// Parameters: conv.weight, conv.bias.
 class Conv2dCapsImpl : public torch::nn::Module {
  public:

@@ -18,7 +18,7 @@ PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::mov
 Tensor PrimaryCapsImpl::forward(const Tensor& map) {
   Tensor channels = convolve(*conv, map, options.kernels());  // [B, types·D, h, w]
   if (options.kernels() == KernelPath::kFused && options.squash().form == Squash::Form::kNorm &&
-      has_fused_primary_squash(channels))
+      has_fused_squash(channels))
     return fused_primary_squash(channels, options.types(), options.dim(), options.squash().epsilon);
   // Of the fused path's types this one reads float32 only.
   if (channels.is_cuda()) channels = channels.to(torch::kFloat32);

@@ -37,6 +37,28 @@ CapsuleMap capsule_map(const Tensor& map, int64_t types, int64_t dim) {
   return map.scalar_type() == torch::kFloat32 ? MapType::kFloat32 : MapType::kBFloat16;
 }
 
+// What a squash's backward pass needs.
+struct SquashInputs {
+  Tensor map;
+  CapsuleMap shape;
+  float epsilon;
+};
+
+void remember(AutogradContext* context, const Tensor& map, int64_t types, int64_t dim,
+              double epsilon) {
+  context->save_for_backward({map});
+  context->saved_data["types"] = types;
+  context->saved_data["dim"] = dim;
+  context->saved_data["epsilon"] = epsilon;
+}
+
+SquashInputs recalled(AutogradContext* context) {
+  const Tensor map = context->get_saved_variables()[0];
+  auto& numbers = context->saved_data;
+  return {map, capsule_map(map, numbers["types"].toInt(), numbers["dim"].toInt()),
+          static_cast<float>(numbers["epsilon"].toDouble())};
+}
+
 class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& map, int64_t types, int64_t dim,
@@ -45,10 +67,7 @@ class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
     const auto small = static_cast<float>(epsilon);
     Tensor capsules = torch::empty({shape.batch, types * shape.places, dim},
                                    map.options().dtype(torch::kFloat32).requires_grad(false));
-    context->save_for_backward({map});
-    context->saved_data["types"] = types;
-    context->saved_data["dim"] = dim;
-    context->saved_data["epsilon"] = epsilon;
+    remember(context, map, types, dim, epsilon);
 #ifdef REMCAPS_CUDA
     if (map.is_cuda()) {
       const kernels::cuda::DeviceScope scope(map);
@@ -62,10 +81,7 @@ class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    const Tensor map = context->get_saved_variables()[0];
-    const CapsuleMap shape =
-        capsule_map(map, context->saved_data["types"].toInt(), context->saved_data["dim"].toInt());
-    const auto epsilon = static_cast<float>(context->saved_data["epsilon"].toDouble());
+    const auto [map, shape, epsilon] = recalled(context);
     const Tensor grad_capsules = grad_outputs[0].contiguous();
     Tensor grad_map = torch::empty_strided(map.sizes(), map.strides(), map.options());
 #ifdef REMCAPS_CUDA
@@ -79,6 +95,51 @@ class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
 #endif
     kernels::cpu::squash_map_gradient(shape, map.data_ptr<float>(), grad_capsules.data_ptr<float>(),
                                       epsilon, grad_map.data_ptr<float>());
+    return {grad_map, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+class ChannelSquash : public torch::autograd::Function<ChannelSquash> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& map, int64_t types, int64_t dim,
+                        double epsilon) {
+    const CapsuleMap shape = capsule_map(map, types, dim);
+    const auto small = static_cast<float>(epsilon);
+    const Tensor squashed =
+        torch::empty_strided(map.sizes(), map.strides(), map.options().requires_grad(false));
+    remember(context, map, types, dim, epsilon);
+#ifdef REMCAPS_CUDA
+    if (map.is_cuda()) {
+      const kernels::cuda::DeviceScope scope(map);
+      kernels::cuda::squash_channels(shape, type_of(map), map.data_ptr(), small,
+                                     squashed.data_ptr(), scope.stream());
+      return squashed;
+    }
+#endif
+    kernels::cpu::squash_channels(shape, map.data_ptr<float>(), small, squashed.data_ptr<float>());
+    return squashed;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const auto [map, shape, epsilon] = recalled(context);
+    const auto options = map.options().requires_grad(false);
+    Tensor grad_squashed = grad_outputs[0];
+    if (grad_squashed.strides() != map.strides())
+      grad_squashed =
+          torch::empty_strided(map.sizes(), map.strides(), options).copy_(grad_squashed);
+    const Tensor grad_map = torch::empty_strided(map.sizes(), map.strides(), options);
+#ifdef REMCAPS_CUDA
+    if (map.is_cuda()) {
+      const kernels::cuda::DeviceScope scope(map);
+      kernels::cuda::squash_channels_gradient(shape, type_of(map), map.data_ptr(),
+                                              grad_squashed.data_ptr(), epsilon,
+                                              grad_map.data_ptr(), scope.stream());
+      return {grad_map, Tensor(), Tensor(), Tensor()};
+    }
+#endif
+    kernels::cpu::squash_channels_gradient(shape, map.data_ptr<float>(),
+                                           grad_squashed.data_ptr<float>(), epsilon,
+                                           grad_map.data_ptr<float>());
     return {grad_map, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -120,20 +181,28 @@ bool on_kernel_device(const Tensor& tensor) {
 #endif
 }
 
+// The map where a CapsuleMap can describe it, else a copy of it.
+Tensor readable_map(const Tensor& map, int64_t types, int64_t dim) {
+  check(has_fused_squash(map) && map.dim() == 4 && map.size(1) == types * dim,
+        "fused squash: map [{}] of {} on {}; expected float32 [B, {} types x {}, h, w]",
+        fmt::join(map.sizes(), ", "), c10::toString(map.scalar_type()), map.device().str(), types,
+        dim);
+  return map.is_non_overlapping_and_dense() && has_flat_places(map) ? map : map.contiguous();
+}
+
 }  // namespace
 
-bool has_fused_primary_squash(const Tensor& map) {
+bool has_fused_squash(const Tensor& map) {
   return on_kernel_device(map) && (map.scalar_type() == torch::kFloat32 ||
                                    (map.is_cuda() && map.scalar_type() == torch::kBFloat16));
 }
 
 Tensor fused_primary_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
-  check(has_fused_primary_squash(map) && map.dim() == 4 && map.size(1) == types * dim,
-        "fused squash: map [{}] of {} on {}; expected float32 [B, {} types x {}, h, w]",
-        fmt::join(map.sizes(), ", "), c10::toString(map.scalar_type()), map.device().str(), types,
-        dim);
-  const bool usable = map.is_non_overlapping_and_dense() && has_flat_places(map);
-  return PrimarySquash::apply(usable ? map : map.contiguous(), types, dim, epsilon);
+  return PrimarySquash::apply(readable_map(map, types, dim), types, dim, epsilon);
+}
+
+Tensor fused_channel_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  return ChannelSquash::apply(readable_map(map, types, dim), types, dim, epsilon);
 }
 
 bool has_fused_margin_loss(const Tensor& activations, const Tensor& labels) {

@@ -1,4 +1,4 @@
-// The primary capsules' squash and the margin loss, each one pass forward and one back.
+// Squash and the margin loss, each one pass forward and one back.
 #pragma once
 
 #include <torch/types.h>
@@ -7,11 +7,17 @@
 
 namespace remcaps {
 
-/// A convolution's output [B, types * dim, h, w] (channel = type * dim + d; NCHW or channels-last)
-/// as squashed capsules, float32 [B, types * h * w, dim] in the order (type, row, column). float32,
-/// on a GPU also bfloat16, whose gradient comes back as bfloat16.
-bool has_fused_primary_squash(const torch::Tensor& map);
+/// Whether a map has a fused squash: float32, on a GPU also bfloat16, whose gradient comes back as
+/// bfloat16. Maps are a convolution's output [B, types * dim, h, w], channel = type * dim + d, NCHW
+/// or channels-last; lengths are float32 in either type.
+bool has_fused_squash(const torch::Tensor& map);
+
+/// Squashed capsules, float32 [B, types * h * w, dim] in the order (type, row, column).
 torch::Tensor fused_primary_squash(const torch::Tensor& map, int64_t types, int64_t dim,
+                                   double epsilon);
+
+/// The squashed map, in the type and layout of the map it is made of.
+torch::Tensor fused_channel_squash(const torch::Tensor& map, int64_t types, int64_t dim,
                                    double epsilon);
 
 /// The batch's mean of sum_k T_k max(0, m+ - a_k)^2 + lambda (1 - T_k) max(0, a_k - m-)^2, a

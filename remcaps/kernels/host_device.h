@@ -23,6 +23,20 @@ REMCAPS_HOST_DEVICE inline float squash_twice_slope(float n2, float epsilon) {
   return 2.0F / (one_more * one_more * root) - n2 / (one_more * length2 * root);
 }
 
+/// Both of them out of one root and one division each, for maps on which arithmetic is the bound.
+struct SquashSlopes {
+  float factor, twice_slope;
+};
+REMCAPS_HOST_DEVICE inline SquashSlopes squash_slopes(float n2, float epsilon) {
+#ifdef __CUDA_ARCH__
+  const float inverse_root = rsqrtf(n2 + epsilon);
+#else
+  const float inverse_root = 1.0F / std::sqrt(n2 + epsilon);
+#endif
+  const float inverse_more = 1.0F / (1.0F + n2), both = inverse_more * inverse_root;
+  return {n2 * both, both * (2.0F * inverse_more - n2 * inverse_root * inverse_root)};
+}
+
 struct Margins {
   float plus = 0.9F;    ///< the true class should be at least this long
   float minus = 0.1F;   ///< the others at most this long

@@ -1,5 +1,8 @@
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "remcaps/kernels/pointwise_kernels.h"
 
 namespace remcaps::kernels::cpu {
@@ -12,6 +15,30 @@ const float* capsule_in(const CapsuleMap& shape, const float* map, int64_t capsu
   const int64_t place = capsule % shape.places, type = capsule / shape.places % shape.types;
   const int64_t image = capsule / shape.places / shape.types;
   return map + image * shape.batch_stride + type * shape.type_stride + place * shape.place_stride;
+}
+
+// Places whose lengths are worked out together, so that the loops over them are SIMD loops.
+constexpr int64_t kPlaces = 256;
+
+// Calls row(offset, count, step) for all capsules, some places of one type at a time: their first
+// elements lie at offset + p * step. A step of 1 is a constant to the compiler.
+template <typename Row>
+void for_each_row(const CapsuleMap& shape, const Row& row) {
+  const int64_t pieces = (shape.places + kPlaces - 1) / kPlaces;
+  const int64_t grain = std::max<int64_t>(1, kCapsulesPerTask / std::min(shape.places, kPlaces));
+  at::parallel_for(0, shape.batch * shape.types * pieces, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const int64_t first = at % pieces * kPlaces, type = at / pieces % shape.types;
+      const int64_t image = at / pieces / shape.types;
+      const int64_t offset =
+          image * shape.batch_stride + type * shape.type_stride + first * shape.place_stride;
+      const int64_t count = std::min(kPlaces, shape.places - first);
+      if (shape.place_stride == 1)
+        row(offset, count, std::integral_constant<int64_t, 1>());
+      else
+        row(offset, count, shape.place_stride);
+    }
+  });
 }
 
 float squared_length(const CapsuleMap& shape, const float* s) {
@@ -47,6 +74,46 @@ void squash_map_gradient(const CapsuleMap& shape, const float* map, const float*
       float* out = grad_map + (s - map);
       for (int64_t d = 0; d < shape.dim; ++d)
         out[d * shape.dim_stride] = factor * grad[d] + pull * s[d * shape.dim_stride];
+    }
+  });
+}
+
+void squash_channels(const CapsuleMap& shape, const float* map, float epsilon, float* squashed) {
+  for_each_row(shape, [&](int64_t offset, int64_t count, auto step) {
+    float factor[kPlaces] = {};
+    for (int64_t d = 0; d < shape.dim; ++d) {
+      const float* s = map + offset + d * shape.dim_stride;
+      for (int64_t p = 0; p < count; ++p) factor[p] += s[p * step] * s[p * step];
+    }
+    for (int64_t p = 0; p < count; ++p) factor[p] = squash_factor(factor[p], epsilon);
+    for (int64_t d = 0; d < shape.dim; ++d) {
+      const int64_t at = offset + d * shape.dim_stride;
+      for (int64_t p = 0; p < count; ++p) squashed[at + p * step] = factor[p] * map[at + p * step];
+    }
+  });
+}
+
+void squash_channels_gradient(const CapsuleMap& shape, const float* map, const float* grad_squashed,
+                              float epsilon, float* grad_map) {
+  for_each_row(shape, [&](int64_t offset, int64_t count, auto step) {
+    float factor[kPlaces] = {}, pull[kPlaces] = {};
+    for (int64_t d = 0; d < shape.dim; ++d) {
+      const float *s = map + offset + d * shape.dim_stride, *grad = grad_squashed + (s - map);
+      for (int64_t p = 0; p < count; ++p) {
+        factor[p] += s[p * step] * s[p * step];
+        pull[p] += grad[p * step] * s[p * step];
+      }
+    }
+    for (int64_t p = 0; p < count; ++p) {
+      const SquashSlopes slopes = squash_slopes(factor[p], epsilon);
+      factor[p] = slopes.factor;
+      pull[p] *= slopes.twice_slope;
+    }
+    for (int64_t d = 0; d < shape.dim; ++d) {
+      const int64_t at = offset + d * shape.dim_stride;
+      for (int64_t p = 0; p < count; ++p)
+        grad_map[at + p * step] =
+            factor[p] * grad_squashed[at + p * step] + pull[p] * map[at + p * step];
     }
   });
 }

@@ -1,5 +1,7 @@
 #include <cuda_bf16.h>
 
+#include <type_traits>
+
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/pointwise_kernels.h"
 
@@ -142,6 +144,87 @@ __global__ void squash8_gradient_kernel(CapsuleMap shape, const T* __restrict__ 
   store8(grad_map + offset, grad);
 }
 
+// Capsules of kDim numbers that follow each other without gaps, kDim a divisor of 8: eight numbers
+// to a thread, whatever the shape of the map they make up.
+template <typename T, int kDim>
+__global__ void squash_flat_kernel(int64_t eights, const T* __restrict__ map, float epsilon,
+                                   T* __restrict__ squashed) {
+  const int64_t at = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * 8;
+  if (at >= eights * 8) return;
+  Eight s = load8(map + at);
+#pragma unroll
+  for (int first = 0; first < 8; first += kDim) {
+    float n2 = 0;
+#pragma unroll
+    for (int d = first; d < first + kDim; ++d) n2 = fmaf(s.x[d], s.x[d], n2);
+    const float factor = squash_slopes(n2, epsilon).factor;
+#pragma unroll
+    for (int d = first; d < first + kDim; ++d) s.x[d] *= factor;
+  }
+  store8(squashed + at, s);
+}
+
+template <typename T, int kDim>
+__global__ void squash_flat_gradient_kernel(int64_t eights, const T* __restrict__ map,
+                                            const T* __restrict__ grad_squashed, float epsilon,
+                                            T* __restrict__ grad_map) {
+  const int64_t at = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * 8;
+  if (at >= eights * 8) return;
+  const Eight s = load8(map + at);
+  Eight grad = load8(grad_squashed + at);
+#pragma unroll
+  for (int first = 0; first < 8; first += kDim) {
+    float n2 = 0, along = 0;
+#pragma unroll
+    for (int d = first; d < first + kDim; ++d) {
+      n2 = fmaf(s.x[d], s.x[d], n2);
+      along = fmaf(grad.x[d], s.x[d], along);
+    }
+    const SquashSlopes slopes = squash_slopes(n2, epsilon);
+    const float pull = slopes.twice_slope * along;
+#pragma unroll
+    for (int d = first; d < first + kDim; ++d)
+      grad.x[d] = fmaf(slopes.factor, grad.x[d], pull * s.x[d]);
+  }
+  store8(grad_map + at, grad);
+}
+
+// Any other layout: one thread per capsule.
+template <typename T>
+__global__ void squash_channels_kernel(CapsuleMap shape, const T* __restrict__ map, float epsilon,
+                                       T* __restrict__ squashed) {
+  const int64_t capsule = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (capsule >= shape.capsules()) return;
+  const int64_t offset = capsule_offset(shape, capsule);
+  const float factor = squash_factor(squared_length(shape, map + offset), epsilon);
+  for (int64_t d = 0; d < shape.dim; ++d) {
+    const int64_t at = offset + d * shape.dim_stride;
+    put(squashed + at, factor * to_float(map[at]));
+  }
+}
+
+template <typename T>
+__global__ void squash_channels_gradient_kernel(CapsuleMap shape, const T* __restrict__ map,
+                                                const T* __restrict__ grad_squashed, float epsilon,
+                                                T* __restrict__ grad_map) {
+  const int64_t capsule = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  if (capsule >= shape.capsules()) return;
+  const int64_t offset = capsule_offset(shape, capsule);
+  float n2 = 0, along = 0;
+  for (int64_t d = 0; d < shape.dim; ++d) {
+    const int64_t at = offset + d * shape.dim_stride;
+    const float s = to_float(map[at]);
+    n2 = fmaf(s, s, n2);
+    along = fmaf(to_float(grad_squashed[at]), s, along);
+  }
+  const SquashSlopes slopes = squash_slopes(n2, epsilon);
+  const float pull = slopes.twice_slope * along;
+  for (int64_t d = 0; d < shape.dim; ++d) {
+    const int64_t at = offset + d * shape.dim_stride;
+    put(grad_map + at, fmaf(slopes.factor, to_float(grad_squashed[at]), pull * to_float(map[at])));
+  }
+}
+
 bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
 }
@@ -171,6 +254,49 @@ void launch_squash_gradient(const CapsuleMap& shape, const T* map, const float* 
   else
     squash_gradient_kernel<<<blocks, kThreads, 0, stream>>>(shape, map, grad_capsules, epsilon,
                                                             grad_map);
+}
+
+// Calls `flat` with the capsules' size as a compile-time constant where the map is cut into eights.
+template <typename Flat, typename Any>
+void with_flat_size(const CapsuleMap& shape, bool aligned, const Flat& flat, const Any& any) {
+  const bool in_eights = aligned && shape.is_flat() && shape.capsules() * shape.dim % 8 == 0;
+  if (in_eights && shape.dim == 1) return flat(std::integral_constant<int, 1>());
+  if (in_eights && shape.dim == 4) return flat(std::integral_constant<int, 4>());
+  if (in_eights && shape.dim == 8) return flat(std::integral_constant<int, 8>());
+  any();
+}
+
+template <typename T>
+void launch_squash_channels(const CapsuleMap& shape, const T* map, float epsilon, T* squashed,
+                            cudaStream_t stream) {
+  const int64_t eights = shape.capsules() * shape.dim / 8;
+  with_flat_size(
+      shape, is_aligned(map) && is_aligned(squashed),
+      [&](auto dim) {
+        squash_flat_kernel<T, decltype(dim)::value>
+            <<<blocks_for(eights, kThreads), kThreads, 0, stream>>>(eights, map, epsilon, squashed);
+      },
+      [&] {
+        squash_channels_kernel<<<blocks_for(shape.capsules(), kThreads), kThreads, 0, stream>>>(
+            shape, map, epsilon, squashed);
+      });
+}
+
+template <typename T>
+void launch_squash_channels_gradient(const CapsuleMap& shape, const T* map, const T* grad_squashed,
+                                     float epsilon, T* grad_map, cudaStream_t stream) {
+  const int64_t eights = shape.capsules() * shape.dim / 8;
+  with_flat_size(
+      shape, is_aligned(map) && is_aligned(grad_squashed) && is_aligned(grad_map),
+      [&](auto dim) {
+        squash_flat_gradient_kernel<T, decltype(dim)::value>
+            <<<blocks_for(eights, kThreads), kThreads, 0, stream>>>(eights, map, grad_squashed,
+                                                                    epsilon, grad_map);
+      },
+      [&] {
+        squash_channels_gradient_kernel<<<blocks_for(shape.capsules(), kThreads), kThreads, 0,
+                                          stream>>>(shape, map, grad_squashed, epsilon, grad_map);
+      });
 }
 
 // One block: its sum has one order, and a batch has a few thousand terms only.
@@ -216,6 +342,31 @@ void squash_map_gradient(const CapsuleMap& shape, MapType type, const void* map,
     launch_squash_gradient(shape, static_cast<const __nv_bfloat16*>(map), grad_capsules, epsilon,
                            static_cast<__nv_bfloat16*>(grad_map), stream);
   check_launch("squash_map_gradient");
+}
+
+void squash_channels(const CapsuleMap& shape, MapType type, const void* map, float epsilon,
+                     void* squashed, cudaStream_t stream) {
+  if (type == MapType::kFloat32)
+    launch_squash_channels(shape, static_cast<const float*>(map), epsilon,
+                           static_cast<float*>(squashed), stream);
+  else
+    launch_squash_channels(shape, static_cast<const __nv_bfloat16*>(map), epsilon,
+                           static_cast<__nv_bfloat16*>(squashed), stream);
+  check_launch("squash_channels");
+}
+
+void squash_channels_gradient(const CapsuleMap& shape, MapType type, const void* map,
+                              const void* grad_squashed, float epsilon, void* grad_map,
+                              cudaStream_t stream) {
+  if (type == MapType::kFloat32)
+    launch_squash_channels_gradient(shape, static_cast<const float*>(map),
+                                    static_cast<const float*>(grad_squashed), epsilon,
+                                    static_cast<float*>(grad_map), stream);
+  else
+    launch_squash_channels_gradient(shape, static_cast<const __nv_bfloat16*>(map),
+                                    static_cast<const __nv_bfloat16*>(grad_squashed), epsilon,
+                                    static_cast<__nv_bfloat16*>(grad_map), stream);
+  check_launch("squash_channels_gradient");
 }
 
 void margin_loss(int64_t batch, int64_t classes, const float* activations, const int64_t* labels,

@@ -1,6 +1,7 @@
 #include "remcaps/models/deepcaps.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
 
 namespace remcaps {
@@ -107,7 +108,8 @@ DeepCaps::Cell DeepCaps::add_cell(int64_t index, int64_t dim) {
     const std::string layer = fmt::format("caps{}{}", index, place);
     const auto options = Conv2dCapsOptions(plan().map().channels, options_.types, dim)
                              .stride(stride)
-                             .bias(options_.conv_bias);
+                             .bias(options_.conv_bias)
+                             .kernels(context().kernels);
     plan().conv2d_caps(layer, options);
     add_prunable(layer);
     return register_module(layer, Conv2dCaps(options));
@@ -156,16 +158,19 @@ void DeepCaps::initialise_as_keras() {
 }
 
 Tensor DeepCaps::capsules_of(const Tensor& map) const {
-  return map.reshape({map.size(0), options_.types, kCapsuleDim, map.size(2), map.size(3)})
-      .permute({0, 3, 4, 1, 2})  // [B, h, w, types, 8]
-      .reshape({map.size(0), -1, kCapsuleDim});
+  const Tensor capsules = map.unflatten(1, {options_.types, kCapsuleDim})
+                              .permute({0, 3, 4, 1, 2})  // [B, h, w, types, 8]
+                              .flatten(1, 3);
+  return capsules.scalar_type() == torch::kBFloat16 ? capsules.to(torch::kFloat32) : capsules;
 }
 
 Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
-  Tensor x = conv1_->forward(images);
+  Tensor x = convolve(*conv1_, images, context().kernels);
   if (options_.relu) x = torch::relu(x);
   x = bn1_->forward(x);
-  if (options_.squash_conv1) x = squash(x.unsqueeze(2), {2}, kSquashEpsilon).squeeze(2);
+  if (options_.squash_conv1)
+    x = squash_channels(x, options_.conv_channels, /*dim=*/1, {Squash::Form::kNorm, kSquashEpsilon},
+                        context().kernels);
 
   Tensor third, fourth;
   for (auto& cell : cells_) {

@@ -52,7 +52,9 @@ class DeepCaps : public StackedCapsNet {
     Conv3dCaps routed{nullptr};
   };
   Cell add_cell(int64_t index, int64_t dim);
-  Tensor capsules_of(const Tensor& map) const;  ///< [B, types·8, h, w] -> [B, h·w·types, 8]
+  /// [B, types·8, h, w] -> [B, h·w·types, 8], which of a channels-last map is only another view;
+  /// float32 also of a bfloat16 map.
+  Tensor capsules_of(const Tensor& map) const;
   void initialise_as_keras();
 
   DeepCapsOptions options_;

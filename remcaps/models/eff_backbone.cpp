@@ -5,6 +5,7 @@
 #include <torch/nn/modules/instancenorm.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
 
 namespace remcaps {
@@ -84,7 +85,7 @@ PrimaryCaps EffBackboneCapsNet::add_depthwise(int64_t kernel, int64_t stride, in
 Tensor EffBackboneCapsNet::children(const Tensor& images, RoutingRecorder&) {
   Tensor map = images;
   for (auto& layer : layers_) {
-    map = layer.conv->forward(map);
+    map = convolve(*layer.conv, map, context().kernels);
     map = leaky_ ? torch::leaky_relu(map, 0.3) : torch::relu(map);
     if (!layer.norm.is_empty()) map = layer.norm.forward(map);
   }

@@ -3,6 +3,7 @@
 #include <torch/nn/init.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
@@ -28,7 +29,8 @@ std::pair<torch::nn::Conv2d, torch::nn::BatchNorm2d> conv_and_norm(NetworkPlan& 
 }  // namespace
 
 BasicBlockImpl::BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int64_t channels,
-                               int64_t stride, bool trained) {
+                               int64_t stride, bool trained, KernelPath kernels)
+    : kernels_(kernels) {
   const FeatureMap input = plan.map();
   auto [conv1, bn1] = conv_and_norm(plan, prefix + ".conv1", channels, 3, stride, trained);
   conv1_ = register_module("conv1", conv1);
@@ -40,17 +42,22 @@ BasicBlockImpl::BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int
   const FeatureMap output = plan.map();
   plan.continue_from(input);
   auto [conv, bn] = conv_and_norm(plan, prefix + ".downsample", channels, 1, stride, trained);
-  downsample_ = register_module("downsample", torch::nn::Sequential(conv, bn));
+  downsample_conv_ = conv;
+  downsample_bn_ = bn;
+  register_module("downsample", torch::nn::Sequential(conv, bn));
   plan.continue_from(output);
 }
 
 Tensor BasicBlockImpl::forward(const Tensor& map) {
-  Tensor x = torch::relu(bn1_->forward(conv1_->forward(map)));
-  x = bn2_->forward(conv2_->forward(x));
-  return torch::relu(x + (downsample_.is_empty() ? map : downsample_->forward(map)));
+  Tensor x = torch::relu(bn1_->forward(convolve(*conv1_, map, kernels_)));
+  x = bn2_->forward(convolve(*conv2_, x, kernels_));
+  if (downsample_conv_.is_empty()) return torch::relu(x + map);
+  return torch::relu(x + downsample_bn_->forward(convolve(*downsample_conv_, map, kernels_)));
 }
 
-ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained) {
+ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained,
+                           KernelPath kernels)
+    : kernels_(kernels) {
   auto [conv1, bn1] = conv_and_norm(plan, prefix + ".conv1", 64, 7, 2, trained);
   conv1_ = register_module("conv1", conv1);
   bn1_ = register_module("bn1", bn1);
@@ -61,14 +68,14 @@ ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool tr
     const int64_t channels = 32 << stage, stride = stage == 1 ? 1 : 2;
     // One after the other: the plan carries the map from block to block, and the order in which
     // arguments are evaluated is the compiler's.
-    const BasicBlock first(plan, path + ".0", channels, stride, trained);
-    const BasicBlock second(plan, path + ".1", channels, 1, trained);
+    const BasicBlock first(plan, path + ".0", channels, stride, trained, kernels);
+    const BasicBlock second(plan, path + ".1", channels, 1, trained, kernels);
     layers_.push_back(register_module(name, torch::nn::Sequential(first, second)));
   }
 }
 
 Tensor ResNet18Impl::forward(const Tensor& images) {
-  Tensor x = torch::relu(bn1_->forward(conv1_->forward(images)));
+  Tensor x = torch::relu(bn1_->forward(convolve(*conv1_, images, kernels_)));
   x = torch::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   for (auto& layer : layers_) x = layer->forward(x);
   return x;

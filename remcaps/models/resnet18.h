@@ -17,13 +17,15 @@ namespace remcaps {
 class BasicBlockImpl : public torch::nn::Module {
  public:
   BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int64_t channels, int64_t stride,
-                 bool trained);
+                 bool trained, KernelPath kernels);
   Tensor forward(const Tensor& map);
 
  private:
+  KernelPath kernels_;
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
-  torch::nn::Sequential downsample_{nullptr};
+  torch::nn::Conv2d downsample_conv_{nullptr};  // none where the shape stays
+  torch::nn::BatchNorm2d downsample_bn_{nullptr};
 };
 TORCH_MODULE(BasicBlock);
 
@@ -32,7 +34,7 @@ class ResNet18Impl : public torch::nn::Module {
  public:
   /// `plan` follows the layers as `prefix`.conv1 and so on; `trained` says whether backward will
   /// need their outputs.
-  ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained);
+  ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained, KernelPath kernels);
   Tensor forward(const Tensor& images);
 
   /// Reads torchvision's state dictionary from a safetensors file. Error names a missing tensor or
@@ -40,6 +42,7 @@ class ResNet18Impl : public torch::nn::Module {
   void load(const std::filesystem::path& path);
 
  private:
+  KernelPath kernels_;
   torch::nn::Conv2d conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
   std::vector<torch::nn::Sequential> layers_;

@@ -17,7 +17,8 @@ void bind(ConfigSection& section, Resnet18CapsNetOptions& options, const ModelCo
 
 Resnet18CapsNet::Resnet18CapsNet(const ModelContext& context, const Resnet18CapsNetOptions& options)
     : StackedCapsNet("resnet18-capsnet", context), options_(options) {
-  backbone_ = register_module("backbone", ResNet18(plan(), "backbone", !options.freeze));
+  backbone_ =
+      register_module("backbone", ResNet18(plan(), "backbone", !options.freeze, context.kernels));
   if (!options.backbone_weights.empty() && context.load_pretrained)
     backbone_->load(options.backbone_weights);
   // Published: the backbone's convolutions, though frozen, count as prunable parameters.

@@ -1,4 +1,4 @@
-// The primary capsules' squash and the margin loss against the capsule layer's plain tensor code.
+// The squash of maps and the margin loss against the capsule layer's plain tensor code.
 #include "remcaps/kernels/fused_pointwise.h"
 
 #include <gtest/gtest.h>
@@ -67,6 +67,45 @@ TEST_P(FusedPointwise, ReadsASliceOfALargerMap) {
                        plain_primary_squash(map.to(torch::kFloat64), 2, 8, 1e-6), 1e-6));
 }
 
+// What Conv2dCaps does with its convolution's output.
+Tensor plain_channel_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  return squash(map.unflatten(1, {types, dim}), {2}, epsilon).flatten(1, 2);
+}
+
+TEST_P(FusedPointwise, SquashesAMapWhereItLiesAsThePlainCodeDoes) {
+  for (const MapCase& c :
+       {MapCase{5, 32, 8, 6, 6}, MapCase{3, 16, 4, 5, 7}, MapCase{2, 24, 1, 9, 3},
+        MapCase{1, 1, 1, 1, 1}, MapCase{3, 7, 5, 2, 9}, MapCase{2, 3, 16, 20, 20}})
+    for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
+      torch::manual_seed(c.types);
+      const Tensor values = torch::randn({c.batch, c.types * c.dim, c.height, c.width});
+      const Tensor reference = values.to(torch::kFloat64).requires_grad_();
+      const Tensor map = values.to(device()).contiguous(format).requires_grad_();
+      const Tensor expected = plain_channel_squash(reference, c.types, c.dim, 1e-8);
+      const Tensor found = fused_channel_squash(map, c.types, c.dim, 1e-8);
+      EXPECT_EQ(found.strides(), map.strides());
+      EXPECT_TRUE(close_to(found.detach(), expected.detach(), 1e-6));
+
+      // A gradient in the plain layout, whatever the map's.
+      const Tensor direction = torch::randn_like(expected, torch::MemoryFormat::Contiguous);
+      (expected * direction).sum().backward();
+      found.backward(direction.to(found.options()));
+      EXPECT_TRUE(close_to(map.grad(), reference.grad(), 1e-5));
+    }
+}
+
+TEST_P(FusedPointwise, ADeadCapsuleOfAMapHasNoGradient) {
+  for (const int64_t dim : {1, 8}) {
+    const Tensor map = torch::zeros({2, 16, 4, 4}, device())
+                           .contiguous(torch::MemoryFormat::ChannelsLast)
+                           .requires_grad_();
+    const Tensor squashed = fused_channel_squash(map, 16 / dim, dim, 1e-8);
+    squashed.sum().backward();
+    EXPECT_EQ(squashed.abs().max().item<float>(), 0);
+    EXPECT_EQ(map.grad().abs().max().item<float>(), 0);
+  }
+}
+
 TEST_P(FusedPointwise, MarginLossAndItsGradientAgreeWithThePlainCode) {
   const MarginOptions margins{.m_plus = 0.95, .m_minus = 0.05, .lambda = 0.8};
   for (const auto& [batch, classes] :
@@ -114,10 +153,35 @@ TEST(FusedPointwiseCuda, TakesBfloat16MapsAndGivesTheirGradientInBfloat16) {
   EXPECT_EQ(map.grad().scalar_type(), torch::kBFloat16);
   EXPECT_TRUE(close_to(map.grad(), reference.grad(), 5e-3));
 }
+
+TEST(FusedPointwiseCuda, SquashesBfloat16MapsInFloat32) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast})
+    for (const int64_t dim : {1, 4, 8, 16}) {
+      SCOPED_TRACE(dim);
+      torch::manual_seed(dim);
+      const Tensor map = torch::randn({3, 32, 6, 5})
+                             .to(torch::Device("cuda"), torch::kBFloat16)
+                             .contiguous(format)
+                             .requires_grad_();
+      const Tensor reference = map.detach().to(torch::kCPU, torch::kFloat64).requires_grad_();
+      const Tensor found = fused_channel_squash(map, 32 / dim, dim, 1e-8);
+      const Tensor expected = plain_channel_squash(reference, 32 / dim, dim, 1e-8);
+      EXPECT_EQ(found.scalar_type(), torch::kBFloat16);
+      EXPECT_EQ(found.strides(), map.strides());
+      EXPECT_TRUE(close_to(found.detach(), expected.detach(), 4e-3));  // one rounding
+      const Tensor direction = torch::randn_like(expected).to(torch::kBFloat16);
+      found.backward(direction.to(found.device()));
+      expected.backward(direction.to(torch::kFloat64));
+      EXPECT_EQ(map.grad().scalar_type(), torch::kBFloat16);
+      EXPECT_TRUE(close_to(map.grad(), reference.grad(), 4e-3));
+    }
+}
 #endif
 
 TEST(FusedPointwiseCpu, NamesTheShapesItCannotTake) {
   EXPECT_THROW(fused_primary_squash(torch::zeros({1, 10, 3, 3}), 2, 8, 1e-6), Error);
+  EXPECT_THROW(fused_channel_squash(torch::zeros({1, 10, 3, 3}), 2, 8, 1e-6), Error);
   EXPECT_THROW(
       fused_margin_loss(torch::zeros({2, 3}), torch::zeros({3}, torch::kInt64), 0.9, 0.1, 0.5),
       Error);

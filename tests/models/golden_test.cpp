@@ -189,7 +189,8 @@ std::vector<Case> cases(bool with_decoder) {
   for (const char* file : {"dr_small", "dr_rgb", "dr_mnist", "gamma_small", "gamma_mnist",
                            "deepcaps_train", "deepcaps_eval"})
     cases.push_back({file, KernelPath::kReference});
-  for (const char* file : {"dr_small", "dr_rgb", "dr_mnist", "gamma_small", "deepcaps_eval"})
+  for (const char* file :
+       {"dr_small", "dr_rgb", "dr_mnist", "gamma_small", "deepcaps_train", "deepcaps_eval"})
     cases.push_back({file, KernelPath::kFused});
   if (with_decoder) cases.push_back({"decoder_small", KernelPath::kReference});
   return cases;

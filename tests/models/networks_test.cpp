@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/loss.h"
+#include "tests/kernels/kernel_testing.h"
 #include "tests/models/make.h"
 
 namespace remcaps {
@@ -185,6 +187,54 @@ TEST_P(EveryNetwork, FusedAndReferencePathsAgree) {
       (fused->forward(batch).poses - reference->forward(batch).poses).abs().max().item<double>(),
       1e-4);
 }
+
+TEST_P(EveryNetwork, FusedAndReferenceGradientsAgree) {
+  std::vector<Tensor> gradients[2];
+  for (const auto kernels : {KernelPath::kFused, KernelPath::kReference}) {
+    ModelContext context = GetParam().context;
+    context.kernels = kernels;
+    torch::manual_seed(42);
+    const auto model = make(GetParam().network, context, GetParam().options);
+    model->train();
+    const Tensor labels = torch::arange(4) % context.classes;
+    margin_loss(model->forward(random_images(*model, 4)).activations, labels).backward();
+    for (const auto& item : model->named_parameters())
+      if (item.value().grad().defined() && item.key() != "conv1.bias")
+        gradients[kernels == KernelPath::kFused].push_back(item.value().grad());
+  }
+  ASSERT_EQ(gradients[0].size(), gradients[1].size());
+  for (size_t i = 0; i < gradients[0].size(); ++i)
+    EXPECT_TRUE(close_to(gradients[1][i], gradients[0][i], 2e-3)) << i;
+}
+
+#ifdef REMCAPS_CUDA
+TEST_P(EveryNetwork, InBfloat16OnAGpuPosesAreCloseAndGradientsAreFiniteFloats) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  const torch::Device device("cuda");
+  const auto model = network();
+  model->to(device);
+  model->eval();
+  const Tensor batch = random_images(*model, 4).to(device);
+  const Tensor expected = model->forward(batch).poses.detach();
+  const auto in_bfloat16 = [&] {
+    const Autocast autocast(true, device);
+    return model->forward(batch);
+  };
+  const Tensor found = in_bfloat16().poses.detach();
+  EXPECT_EQ(found.scalar_type(), torch::kFloat32);
+  EXPECT_TRUE(close_to(found, expected, 0.1));
+
+  model->train();
+  const Tensor labels = (torch::arange(4) % GetParam().context.classes).to(device);
+  margin_loss(in_bfloat16().activations, labels).backward();
+  for (const auto& item : model->named_parameters()) {
+    const Tensor gradient = item.value().grad();
+    if (!gradient.defined()) continue;
+    EXPECT_EQ(gradient.scalar_type(), torch::kFloat32) << item.key();
+    EXPECT_TRUE(torch::isfinite(gradient).all().item<bool>()) << item.key();
+  }
+}
+#endif
 
 TEST_P(EveryNetwork, ResolvedOptionsMakeTheSameNetworkAgain) {
   ConfigSection first(YAML::Load(GetParam().options), "test", "model");
