@@ -1,4 +1,4 @@
-// Dynamic routing alone: the fused kernel against the plain tensor code, same inputs, same process.
+// Routing alone: the fused kernel against the plain tensor code, same inputs, same process.
 //   build/release/bench/bench_routing --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <torch/autograd.h>
@@ -13,7 +13,8 @@ namespace {
 struct Layer {
   const char* name;
   int64_t batch, children, parents, child_dim, parent_dim;
-  double alive = 1.0;  ///< share of the blocks W_ij that are not pruned
+  double alive = 1.0;        ///< share of the blocks W_ij that are not pruned
+  bool by_distance = false;  ///< scaled-distance routing; else dynamic
 };
 
 const Layer kLayers[] = {
@@ -23,9 +24,11 @@ const Layer kLayers[] = {
     {"dr-cifar10", 128, 1024, 10, 8, 16},
     {"deepcaps-28", 128, 640, 10, 8, 32},
     {"tiny-imagenet", 128, 36, 200, 8, 16},
+    {"gamma-mnist-first", 128, 1152, 32, 8, 8, 1.0, true},
+    {"gamma-mnist-second", 128, 32, 10, 8, 16, 1.0, true},
 };
 
-void route(benchmark::State& state, const Layer& layer, KernelPath kernels, bool train) {
+void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernels, bool train) {
   torch::manual_seed(0);
   const torch::Device device = bench_device();
   const Tensor children =
@@ -37,12 +40,14 @@ void route(benchmark::State& state, const Layer& layer, KernelPath kernels, bool
   const Tensor bias = torch::full({layer.parents, layer.parent_dim}, 0.1, device);
   for (const Tensor& tensor : {children, weight, bias}) tensor.requires_grad_(train);
 
+  RoutingOptions options = DynamicRouting{.kernels = kernels};
+  if (layer.by_distance) options = ScaledDistanceRouting{.kernels = kernels};
+
   torch::AutoGradMode grad_mode(train);
   for (auto _ : state) {
     const DeviceTimer timer(state, device);
-    const Tensor poses = dynamic_routing(children, weight, bias, {.kernels = kernels},
-                                         {.quantizer = {}, .coupling = false})
-                             .poses;
+    const Tensor poses =
+        route(children, weight, bias, options, {.quantizer = {}, .coupling = false}).poses;
     if (train) {
       for (Tensor tensor : {children, weight, bias}) tensor.mutable_grad() = Tensor();
       poses.sum().backward();
@@ -59,7 +64,8 @@ void add_benchmarks() {
       for (const KernelPath kernels : {KernelPath::kReference, KernelPath::kFused}) {
         const std::string name = std::string(train ? "forward+backward/" : "forward/") +
                                  layer.name + (kernels == KernelPath::kFused ? "/fused" : "/plain");
-        add_timed(name, [=](benchmark::State& state) { route(state, layer, kernels, train); });
+        add_timed(name,
+                  [=](benchmark::State& state) { time_routing(state, layer, kernels, train); });
       }
 }
 

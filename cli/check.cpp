@@ -62,6 +62,7 @@ struct RoutingCase {
   RoutingGradient gradient = RoutingGradient::kLast;
   double alive = 1.0;  ///< share of the blocks W_ij that are not pruned
   bool quantize = false;
+  bool by_distance = false;  ///< scaled-distance routing; else dynamic
 };
 
 std::string shape_of(const RoutingCase& c) {
@@ -74,6 +75,7 @@ std::string shape_of(const RoutingCase& c) {
 }
 
 void check_routing(Checker& checker, const RoutingCase& c) {
+  if (c.by_distance && !checker.device().is_cuda()) return;  // no kernel there
   const Tensor children = torch::randn({c.batch, c.children, c.child_dim}) * 0.5;
   const Tensor weight = torch::randn({c.children, c.parents, c.parent_dim, c.child_dim}) * 0.2 *
                         (torch::rand({c.children, c.parents, 1, 1}) < c.alive);
@@ -83,8 +85,9 @@ void check_routing(Checker& checker, const RoutingCase& c) {
   if (c.quantize) request.quantizer = Quantizer::uniform(11);
 
   const auto run = [&](const std::vector<Tensor>& leaves, KernelPath kernels) {
-    const RoutingResult result = dynamic_routing(
-        leaves[0], leaves[1], leaves[2], {.gradient = c.gradient, .kernels = kernels}, request);
+    RoutingOptions options = DynamicRouting{.gradient = c.gradient, .kernels = kernels};
+    if (c.by_distance) options = ScaledDistanceRouting{.gradient = c.gradient, .kernels = kernels};
+    const RoutingResult result = route(leaves[0], leaves[1], leaves[2], options, request);
     (result.poses * direction.to(result.poses.options())).sum().backward();
     return result;
   };
@@ -94,16 +97,16 @@ void check_routing(Checker& checker, const RoutingCase& c) {
                                      Checker::plain_leaf(bias)};
   const RoutingResult found = run(fused, KernelPath::kFused);
   const RoutingResult expected = run(plain, KernelPath::kReference);
-  const std::string shape = shape_of(c);
+  const std::string shape = shape_of(c), name = c.by_distance ? "scaled distance" : "routing";
   // A coupling that lies on an edge of the quantizer may fall to either side.
   const double tolerance = c.quantize ? 2e-2 : 1e-4;
-  checker.compare("routing: poses", shape, found.poses, expected.poses, tolerance);
-  checker.compare("routing: couplings", shape, found.coupling, expected.coupling,
+  checker.compare(name + ": poses", shape, found.poses, expected.poses, tolerance);
+  checker.compare(name + ": couplings", shape, found.coupling, expected.coupling,
                   c.quantize ? 0.2 : 1e-4);
-  checker.compare("routing: children's gradient", shape, fused[0].grad(), plain[0].grad(),
+  checker.compare(name + ": children's gradient", shape, fused[0].grad(), plain[0].grad(),
                   tolerance);
-  checker.compare("routing: weights' gradient", shape, fused[1].grad(), plain[1].grad(), tolerance);
-  checker.compare("routing: biases' gradient", shape, fused[2].grad(), plain[2].grad(), tolerance);
+  checker.compare(name + ": weights' gradient", shape, fused[1].grad(), plain[1].grad(), tolerance);
+  checker.compare(name + ": biases' gradient", shape, fused[2].grad(), plain[2].grad(), tolerance);
 }
 
 void check_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim, int64_t side) {
@@ -244,7 +247,9 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
                                {33, 16, 16, 8, 8},
                                {4, 36, 200, 8, 16},
                                {1, 100, 10, 8, 16},
-                               {7, 31, 5, 5, 11, RoutingGradient::kFull}})
+                               {7, 31, 5, 5, 11, RoutingGradient::kFull},
+                               {32, 288, 32, 8, 8, RoutingGradient::kLast, 1.0, false, true},
+                               {33, 32, 10, 8, 16, RoutingGradient::kLast, 0.5, false, true}})
     check_routing(checker, c);
   check_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_convolution(checker, 3, 64, 20, 128, 9, 2);

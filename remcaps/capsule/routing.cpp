@@ -41,13 +41,13 @@ bool bias_now(BiasUse use, bool last) {
   return use == BiasUse::kEvery || (use == BiasUse::kLast && last);
 }
 
-bool wants_fused(const DynamicRouting& options, const Tensor& children, const Tensor& weight) {
-  return options.kernels == KernelPath::kFused && options.squash.form == Squash::Form::kNorm &&
-         has_fused_dynamic_routing(children, weight);
+template <typename Options>
+bool wants_fused(const Options& options) {
+  return options.kernels == KernelPath::kFused && options.squash.form == Squash::Form::kNorm;
 }
 
-RoutingResult fused(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                    const DynamicRouting& options, const RoutingRequest& request) {
+template <typename Options>
+FusedRoutingOptions fused_options(const Options& options, const RoutingRequest& request) {
   FusedRoutingOptions fused;
   fused.iterations = options.iterations;
   fused.epsilon = options.squash.epsilon;
@@ -58,9 +58,7 @@ RoutingResult fused(const Tensor& children, const Tensor& weight, const Tensor& 
     fused.level_edges = request.quantizer->edges();
     fused.level_centres = request.quantizer->centres();
   }
-  const auto [poses, coupling] = fused_dynamic_routing(
-      children, weight, options.bias == BiasUse::kNone ? Tensor() : bias, fused);
-  return {poses, coupling, {}};
+  return fused;
 }
 
 // û <- min(||u_i||, ||û_ij||) û/||û||: a vote is never longer than the child that casts it. Written
@@ -124,8 +122,12 @@ RoutingResult dynamic_routing(const Tensor& children, const Tensor& weight, cons
   check_shapes("dynamic", children, weight, bias);
   check(options.iterations >= 1, "dynamic routing: {} iterations; expected at least 1",
         options.iterations);
-  if (wants_fused(options, children, weight))
-    return fused(children, weight, bias, options, request);
+  if (wants_fused(options) && has_fused_dynamic_routing(children, weight)) {
+    const auto [poses, coupling] =
+        fused_dynamic_routing(children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,
+                              fused_options(options, request));
+    return {poses, coupling, {}};
+  }
   const Tensor votes = make_votes(children, weight);
   // With the published gradient the early iterations see the votes as constants: W and u get only
   // c_ij dL/ds_j. The bias stays live in every iteration, so it alone gets the way through c.
@@ -150,8 +152,16 @@ RoutingResult scaled_distance_routing(const Tensor& children, const Tensor& weig
   check_shapes("scaled-distance", children, weight, bias);
   check(options.iterations >= 1, "scaled-distance routing: {} iterations; expected at least 1",
         options.iterations);
-  const Tensor votes = clamp_votes(make_votes(children, weight), children);
   const bool full = options.gradient == RoutingGradient::kFull;
+  if (wants_fused(options) && !full && has_fused_scaled_distance_routing(children, weight)) {
+    const auto [poses, coupling] = fused_scaled_distance_routing(
+        children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,
+        fused_options(options, request),
+        options.mean == ScaledDistanceRouting::Mean::kBatch ? DistanceMean::kBatch
+                                                            : DistanceMean::kImage);
+    return {poses, coupling, {}};
+  }
+  const Tensor votes = clamp_votes(make_votes(children, weight), children);
   Tensor logits = zero_logits(votes);
   for (int64_t iteration = 1;; ++iteration) {
     const bool last = iteration == options.iterations;

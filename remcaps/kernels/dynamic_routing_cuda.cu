@@ -5,49 +5,12 @@
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/dynamic_routing_generic.cuh"
 #include "remcaps/kernels/dynamic_routing_kernels.cuh"
-#include "remcaps/kernels/dynamic_routing_pointwise.cuh"
+#include "remcaps/kernels/routing_plan.cuh"
+#include "remcaps/kernels/routing_steps.cuh"
+#include "remcaps/kernels/weight_gradient.cuh"
 
 namespace remcaps::kernels::cuda {
 namespace {
-
-// How a problem is cut up. It depends on the shape alone, so results repeat on any GPU.
-struct Plan {
-  explicit Plan(const RoutingShape& shape)
-      : dims{static_cast<int>(shape.batch),     static_cast<int>((shape.batch + 3) / 4 * 4),
-             static_cast<int>(shape.children),  static_cast<int>(shape.parents),
-             static_cast<int>(shape.child_dim), static_cast<int>(shape.parent_dim)} {
-    // One warp per parent. 256 blocks of ten warps fill the 132 multiprocessors of an H200 twice.
-    warps = std::min(dims.parents, 10);
-    parent_blocks = (dims.parents + warps - 1) / warps;
-    tiles = (dims.padded + kTileImages - 1) / kTileImages;
-    const int wanted = std::max(1, 264 / (parent_blocks * tiles));
-    chunk = (dims.children + wanted - 1) / wanted;
-    chunks = (dims.children + chunk - 1) / chunk;
-  }
-
-  int64_t child_floats() const { return int64_t(dims.children) * dims.child_dim * dims.padded; }
-  int64_t pose_floats() const { return int64_t(dims.parents) * dims.parent_dim * dims.padded; }
-  int64_t coupling_floats() const { return int64_t(dims.children) * dims.parents * dims.padded; }
-
-  Dims dims;
-  int warps, parent_blocks, tiles, chunk, chunks;
-};
-
-// Hands out consecutive pieces of one allocation, 16-byte aligned; sizes it when there is none yet.
-class Arena {
- public:
-  explicit Arena(float* memory) : memory_(memory) {}
-  float* take(int64_t floats) {
-    float* piece = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += (floats + 3) / 4 * 4;
-    return piece;
-  }
-  int64_t used() const { return used_; }
-
- private:
-  float* memory_;
-  int64_t used_ = 0;
-};
 
 // What an iteration leaves: in `saved` for all iterations, else in scratch memory for the last one.
 struct Trail {
@@ -96,50 +59,20 @@ struct BackwardScratch {
   float *partial, *carried, *grad_sums, *grad_logits, *grad_u;
 };
 
-template <int kDinValue, int kDoutValue>
-struct PoseSizes {
-  static constexpr int kDin = kDinValue, kDout = kDoutValue;
-};
-
-// Calls `fast` with the pose sizes as compile-time constants where there is a kernel for them, else
-// `any`.
-template <typename Fast, typename Any>
-void with_pose_sizes(const Dims& dims, const Fast& fast, const Any& any) {
-  if (dims.child_dim == 8 && dims.parent_dim == 16) return fast(PoseSizes<8, 16>{});
-  if (dims.child_dim == 8 && dims.parent_dim == 8) return fast(PoseSizes<8, 8>{});
-  if (dims.child_dim == 8 && dims.parent_dim == 32) return fast(PoseSizes<8, 32>{});
-  if (dims.child_dim == 16 && dims.parent_dim == 16) return fast(PoseSizes<16, 16>{});
-  any();
-}
-
 // Launches the kernels of one problem on one stream.
-class Launcher {
+class Launcher : public RoutingSteps {
  public:
   Launcher(const Plan& plan, const float* weight, const float* u, cudaStream_t stream)
-      : plan_(plan), dims_(plan.dims), weight_(weight), u_(u), stream_(stream) {}
-
-  void lanes_from(int64_t size, const float* from, float* to) const {
-    const dim3 grid(blocks_for(size, kWarp), blocks_for(dims_.padded, kWarp));
-    to_lanes<<<grid, dim3(kWarp, kTransposeRows), 0, stream_>>>(dims_.batch, dims_.padded, size,
-                                                                from, to);
-    check_launch("to_lanes");
-  }
-
-  void rows_from(int64_t size, const float* from, float* to) const {
-    const dim3 grid(blocks_for(size, kWarp), blocks_for(dims_.padded, kWarp));
-    from_lanes<<<grid, dim3(kWarp, kTransposeRows), 0, stream_>>>(dims_.batch, dims_.padded, size,
-                                                                  from, to);
-    check_launch("from_lanes");
-  }
+      : RoutingSteps(plan.dims, stream), plan_(plan), weight_(weight), u_(u) {}
 
   void products(const float* x, float* out) const {
     with_pose_sizes(
-        dims_,
+        dims_.child_dim, dims_.parent_dim,
         [&](auto sizes) {
           constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
           vote_products<kDin, kDout>
-              <<<parent_grid(), parent_block(), queue_bytes<kDin, kDout>(plan_.warps), stream_>>>(
-                  dims_, plan_.chunk, u_, weight_, x, out);
+              <<<plan_.parent_grid(), plan_.parent_block(), queue_bytes<kDin, kDout>(plan_.warps),
+                 stream_>>>(dims_, plan_.chunk, u_, weight_, x, out);
         },
         [&] {
           vote_products_any<<<blocks_for(plan_.coupling_floats(), 256), 256, 0, stream_>>>(
@@ -150,12 +83,12 @@ class Launcher {
 
   void weighted_sums(const float* factors, float* partial) const {
     with_pose_sizes(
-        dims_,
+        dims_.child_dim, dims_.parent_dim,
         [&](auto sizes) {
           constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
           weighted_votes<kDin, kDout>
-              <<<parent_grid(), parent_block(), queue_bytes<kDin, kDout>(plan_.warps), stream_>>>(
-                  dims_, plan_.chunk, u_, weight_, factors, partial);
+              <<<plan_.parent_grid(), plan_.parent_block(), queue_bytes<kDin, kDout>(plan_.warps),
+                 stream_>>>(dims_, plan_.chunk, u_, weight_, factors, partial);
         },
         [&] {
           const dim3 grid(blocks_for(plan_.pose_floats(), 256), plan_.chunks);
@@ -168,7 +101,7 @@ class Launcher {
   void children_gradient(const float* factors, float uniform, const float* x, bool accumulate,
                          float* grad_u) const {
     with_pose_sizes(
-        dims_,
+        dims_.child_dim, dims_.parent_dim,
         [&](auto sizes) {
           constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
           constexpr int kWarps = 8;
@@ -188,13 +121,21 @@ class Launcher {
   void weights_gradient(const float* children, const float* factors, float uniform, const float* x,
                         bool accumulate, float* grad_weight) const {
     with_pose_sizes(
-        dims_,
+        dims_.child_dim, dims_.parent_dim,
         [&](auto sizes) {
           constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
           constexpr int kRows = std::min(kDout, 128 / kDin);
           const dim3 grid(blocks_for(dims_.children, kWarp), dims_.parents, kDout / kRows);
-          weight_gradient<kDin, kDout, kRows><<<grid, dim3(kWarp, kGradientWarps), 0, stream_>>>(
-              dims_, children, factors, uniform, x, accumulate, grad_weight);
+          weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/false>
+              <<<grid, dim3(kWarp, kGradientWarps), 0, stream_>>>(dims_,
+                                                                  {.children = children,
+                                                                   .factors = factors,
+                                                                   .uniform = uniform,
+                                                                   .x = x,
+                                                                   .vote_factors = nullptr,
+                                                                   .weight = nullptr,
+                                                                   .accumulate = accumulate,
+                                                                   .grad_weight = grad_weight});
         },
         [&] {
           const int64_t weights =
@@ -205,48 +146,10 @@ class Launcher {
     check_launch("weight_gradient");
   }
 
-  void softmax(const CouplingLevels& levels, float* couplings) const {
-    softmax_over_parents<<<blocks_for(int64_t(dims_.children) * dims_.padded, 128), 128, 0,
-                           stream_>>>(dims_, levels, couplings);
-    check_launch("softmax_over_parents");
-  }
-
-  void softmax_backward(const float* couplings, float* gradient) const {
-    softmax_gradient<<<blocks_for(int64_t(dims_.children) * dims_.padded, 128), 128, 0, stream_>>>(
-        dims_, couplings, gradient);
-    check_launch("softmax_gradient");
-  }
-
-  void squash(const SquashArguments& arguments) const {
-    squash_sums<<<squash_grid(), dim3(kWarp, kSquashRows), 0, stream_>>>(dims_, arguments);
-    check_launch("squash_sums");
-  }
-
-  void squash_backward(const SquashGradientArguments& arguments) const {
-    squash_gradient<<<squash_grid(), dim3(kWarp, kSquashRows), 0, stream_>>>(dims_, arguments);
-    check_launch("squash_gradient");
-  }
-
  private:
-  dim3 parent_grid() const { return dim3(plan_.chunks, plan_.parent_blocks, plan_.tiles); }
-  dim3 parent_block() const { return dim3(kWarp, plan_.warps); }
-  dim3 squash_grid() const { return dim3(blocks_for(dims_.padded, kWarp), dims_.parents); }
-
-  template <int kDin, int kDout>
-  static size_t queue_bytes(int warps) {
-    return warps * WeightQueue<kDin * kDout>::kFloats * sizeof(float);
-  }
-
   const Plan& plan_;
-  const Dims& dims_;
   const float *weight_, *u_;
-  cudaStream_t stream_;
 };
-
-void fill_with(int64_t count, float value, float* to, cudaStream_t stream) {
-  fill<<<blocks_for(count, 256), 256, 0, stream>>>(count, value, to);
-  check_launch("fill");
-}
 
 }  // namespace
 
@@ -290,7 +193,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
     const float* factors = nullptr;
     if (iteration > 0) {
       launch.products(trail.agreed(iteration - 1), trail.couplings(iteration));
-      launch.softmax(iteration == last ? rule.levels : CouplingLevels{},
+      launch.softmax(/*scales=*/nullptr, iteration == last ? rule.levels : CouplingLevels{},
                      trail.couplings(iteration));
       factors = trail.couplings(iteration);
     }
@@ -309,7 +212,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
   if (couplings == nullptr) return;
   const int64_t pairs = shape.children * shape.parents;
   if (last == 0)
-    fill_with(shape.batch * pairs, rule.first_coupling, couplings, stream);
+    launch.fill(shape.batch * pairs, rule.first_coupling, couplings);
   else
     launch.rows_from(pairs, trail.couplings(last), couplings);
 }
@@ -362,11 +265,7 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
 
   if (gradients.bias != nullptr) {
     const int iterations = rule.bias_every_iteration ? static_cast<int>(last - first_done + 1) : 1;
-    const int rows = static_cast<int>(shape.pose_size());
-    constexpr int kWarps = 4;
-    bias_gradient<<<blocks_for(rows, kWarps), dim3(kWarp, kWarps), 0, stream>>>(
-        iterations, rows, plan.dims.batch, plan.dims.padded, work.grad_sums, gradients.bias);
-    check_launch("bias_gradient");
+    launch.bias_gradient(iterations, work.grad_sums, gradients.bias);
   }
   if (gradients.children != nullptr)
     launch.rows_from(shape.children * shape.child_dim, work.grad_u, gradients.children);

@@ -11,11 +11,13 @@
 #ifdef REMCAPS_CUDA
 #include "remcaps/kernels/cuda_stream.h"
 #include "remcaps/kernels/dynamic_routing_cuda.h"
+#include "remcaps/kernels/scaled_distance_cuda.h"
 #endif
 
 namespace remcaps {
 namespace {
 
+using kernels::Agreement;
 using kernels::RoutingGradients;
 using kernels::RoutingRule;
 using kernels::RoutingShape;
@@ -67,10 +69,33 @@ Tensor level_tables(const FusedRoutingOptions& options, const torch::Device& dev
   return torch::tensor(tables, torch::kFloat32).to(device);
 }
 
+#ifdef REMCAPS_CUDA
+// The kernels of both algorithms are called alike.
+struct CudaKernels {
+  decltype(&kernels::cuda::saved_floats) saved_floats = kernels::cuda::saved_floats;
+  decltype(&kernels::cuda::forward_scratch_floats) forward_scratch_floats =
+      kernels::cuda::forward_scratch_floats;
+  decltype(&kernels::cuda::backward_scratch_floats) backward_scratch_floats =
+      kernels::cuda::backward_scratch_floats;
+  decltype(&kernels::cuda::dynamic_routing_forward) forward =
+      kernels::cuda::dynamic_routing_forward;
+  decltype(&kernels::cuda::dynamic_routing_backward) backward =
+      kernels::cuda::dynamic_routing_backward;
+};
+
+CudaKernels cuda_kernels(Agreement agreement) {
+  if (agreement == Agreement::kProduct) return {};
+  return {kernels::cuda::scaled_distance_saved_floats,
+          kernels::cuda::scaled_distance_forward_scratch_floats,
+          kernels::cuda::scaled_distance_backward_scratch_floats,
+          kernels::cuda::scaled_distance_forward, kernels::cuda::scaled_distance_backward};
+}
+#endif
+
 int64_t saved_floats(const torch::Device& device, const RoutingShape& shape,
                      const RoutingRule& rule) {
 #ifdef REMCAPS_CUDA
-  if (device.is_cuda()) return kernels::cuda::saved_floats(shape, rule);
+  if (device.is_cuda()) return cuda_kernels(rule.agreement).saved_floats(shape, rule);
 #endif
   (void)device;
   return kernels::cpu::saved_floats(shape, rule);
@@ -82,12 +107,12 @@ void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor
 #ifdef REMCAPS_CUDA
   if (children.is_cuda()) {
     const kernels::cuda::DeviceScope scope(children);
-    const Tensor scratch = torch::empty(
-        {kernels::cuda::forward_scratch_floats(shape, rule, saved.defined())}, poses.options());
-    return kernels::cuda::dynamic_routing_forward(
-        shape, rule, data_or_null(children), data_or_null(weight), data_or_null(bias),
-        data_or_null(poses), data_or_null(couplings), data_or_null(saved),
-        scratch.data_ptr<float>(), scope.stream());
+    const CudaKernels cuda = cuda_kernels(rule.agreement);
+    const Tensor scratch =
+        torch::empty({cuda.forward_scratch_floats(shape, rule, saved.defined())}, poses.options());
+    return cuda.forward(shape, rule, data_or_null(children), data_or_null(weight),
+                        data_or_null(bias), data_or_null(poses), data_or_null(couplings),
+                        data_or_null(saved), scratch.data_ptr<float>(), scope.stream());
   }
 #endif
   kernels::cpu::dynamic_routing_forward(shape, rule, data_or_null(children), data_or_null(weight),
@@ -101,11 +126,12 @@ void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tenso
 #ifdef REMCAPS_CUDA
   if (children.is_cuda()) {
     const kernels::cuda::DeviceScope scope(children);
-    const Tensor scratch = torch::empty(
-        {kernels::cuda::backward_scratch_floats(shape, rule, gradients)}, children.options());
-    return kernels::cuda::dynamic_routing_backward(
-        shape, rule, data_or_null(children), data_or_null(weight), data_or_null(saved),
-        data_or_null(grad_poses), gradients, scratch.data_ptr<float>(), scope.stream());
+    const CudaKernels cuda = cuda_kernels(rule.agreement);
+    const Tensor scratch =
+        torch::empty({cuda.backward_scratch_floats(shape, rule, gradients)}, children.options());
+    return cuda.backward(shape, rule, data_or_null(children), data_or_null(weight),
+                         data_or_null(saved), data_or_null(grad_poses), gradients,
+                         scratch.data_ptr<float>(), scope.stream());
   }
 #endif
   kernels::cpu::dynamic_routing_backward(shape, rule, data_or_null(children), data_or_null(weight),
@@ -120,14 +146,16 @@ RoutingShape shape_of(const Tensor& children, const Tensor& weight) {
           .parent_dim = weight.size(2)};
 }
 
-class FusedDynamicRouting : public torch::autograd::Function<FusedDynamicRouting> {
+class FusedRouting : public torch::autograd::Function<FusedRouting> {
  public:
   static variable_list forward(AutogradContext* context, const Tensor& children,
                                const Tensor& weight, const Tensor& bias,
-                               const FusedRoutingOptions& options, bool needs_gradient) {
+                               const FusedRoutingOptions& options, Agreement agreement,
+                               bool needs_gradient) {
     const RoutingShape shape = shape_of(children, weight);
     const Tensor levels = level_tables(options, children.device());
-    const RoutingRule rule{.iterations = options.iterations,
+    const RoutingRule rule{.agreement = agreement,
+                           .iterations = options.iterations,
                            .epsilon = static_cast<float>(options.epsilon),
                            .bias_every_iteration = options.bias_every_iteration,
                            .first_coupling = first_coupling(options, shape.parents),
@@ -143,6 +171,7 @@ class FusedDynamicRouting : public torch::autograd::Function<FusedDynamicRouting
     forward_on(shape, rule, children, weight, bias, poses, couplings, saved);
     if (needs_gradient) {
       context->save_for_backward({children, weight, bias, saved, levels});
+      context->saved_data["agreement"] = static_cast<int64_t>(agreement);
       context->saved_data["iterations"] = options.iterations;
       context->saved_data["epsilon"] = options.epsilon;
       context->saved_data["bias_every_iteration"] = options.bias_every_iteration;
@@ -159,6 +188,7 @@ class FusedDynamicRouting : public torch::autograd::Function<FusedDynamicRouting
     const Tensor &children = inputs[0], &weight = inputs[1], &bias = inputs[2];
     auto& numbers = context->saved_data;
     const RoutingRule rule{
+        .agreement = static_cast<Agreement>(numbers["agreement"].toInt()),
         .iterations = numbers["iterations"].toInt(),
         .epsilon = static_cast<float>(numbers["epsilon"].toDouble()),
         .bias_every_iteration = numbers["bias_every_iteration"].toBool(),
@@ -177,7 +207,7 @@ class FusedDynamicRouting : public torch::autograd::Function<FusedDynamicRouting
                  .weight = data_or_null(grad_weight),
                  .bias = data_or_null(grad_bias),
                  .full = numbers["full_gradient"].toBool()});
-    return {grad_children, grad_weight, grad_bias, Tensor(), Tensor()};
+    return {grad_children, grad_weight, grad_bias, Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -199,6 +229,20 @@ void check_shapes(const Tensor& children, const Tensor& weight, const Tensor& bi
         options.level_edges.size(), options.level_centres.size());
 }
 
+std::tuple<Tensor, Tensor> route_fused(const Tensor& children, const Tensor& weight,
+                                       const Tensor& bias, const FusedRoutingOptions& options,
+                                       Agreement agreement) {
+  check_shapes(children, weight, bias, options);
+  const bool needs_gradient =
+      torch::GradMode::is_enabled() && (children.requires_grad() || weight.requires_grad() ||
+                                        (bias.defined() && bias.requires_grad()));
+  const variable_list outputs =
+      FusedRouting::apply(children.contiguous(), weight.contiguous(),
+                          bias.defined() ? bias.contiguous() : torch::empty({0}, weight.options()),
+                          options, agreement, needs_gradient);
+  return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor()};
+}
+
 }  // namespace
 
 bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
@@ -212,6 +256,16 @@ bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
   return is_float && on_device && children.device() == weight.device();
 }
 
+bool has_fused_scaled_distance_routing(const Tensor& children, const Tensor& weight) {
+#ifdef REMCAPS_CUDA
+  return children.is_cuda() && has_fused_dynamic_routing(children, weight) &&
+         kernels::cuda::has_scaled_distance_kernels(weight.size(3), weight.size(2));
+#else
+  (void)children, (void)weight;
+  return false;
+#endif
+}
+
 std::tuple<Tensor, Tensor> fused_dynamic_routing(const Tensor& children, const Tensor& weight,
                                                  const Tensor& bias,
                                                  const FusedRoutingOptions& options) {
@@ -219,15 +273,21 @@ std::tuple<Tensor, Tensor> fused_dynamic_routing(const Tensor& children, const T
         "fused routing: children are {} on {}, weight {} on {}; expected float32 on one device",
         c10::toString(children.scalar_type()), children.device().str(),
         c10::toString(weight.scalar_type()), weight.device().str());
-  check_shapes(children, weight, bias, options);
-  const bool needs_gradient =
-      torch::GradMode::is_enabled() && (children.requires_grad() || weight.requires_grad() ||
-                                        (bias.defined() && bias.requires_grad()));
-  const variable_list outputs = FusedDynamicRouting::apply(
-      children.contiguous(), weight.contiguous(),
-      bias.defined() ? bias.contiguous() : torch::empty({0}, weight.options()), options,
-      needs_gradient);
-  return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor()};
+  return route_fused(children, weight, bias, options, Agreement::kProduct);
+}
+
+std::tuple<Tensor, Tensor> fused_scaled_distance_routing(const Tensor& children,
+                                                         const Tensor& weight, const Tensor& bias,
+                                                         const FusedRoutingOptions& options,
+                                                         DistanceMean mean) {
+  check(has_fused_scaled_distance_routing(children, weight),
+        "fused scaled-distance routing: no kernel for children {} ({} on {}) and weight {}",
+        fmt::join(children.sizes(), "x"), c10::toString(children.scalar_type()),
+        children.device().str(), fmt::join(weight.sizes(), "x"));
+  check(!options.full_gradient, "fused scaled-distance routing: it has no full gradient");
+  return route_fused(
+      children, weight, bias, options,
+      mean == DistanceMean::kBatch ? Agreement::kBatchDistance : Agreement::kImageDistance);
 }
 
 }  // namespace remcaps

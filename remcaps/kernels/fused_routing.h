@@ -1,4 +1,4 @@
-// Fused dynamic routing as a differentiable torch operation.
+// Fused dynamic and scaled-distance routing as differentiable torch operations.
 #pragma once
 
 #include <torch/types.h>
@@ -26,6 +26,10 @@ struct FusedRoutingOptions {
 /// Whether these tensors have a fused kernel: float32, on the CPU or, in a CUDA build, on a GPU.
 bool has_fused_dynamic_routing(const torch::Tensor& children, const torch::Tensor& weight);
 
+/// Scaled-distance routing has its kernels in a CUDA build only, for float32 on a GPU and the pose
+/// sizes of the networks here: children of 8 dimensions and parents of 8, 16 or 32, or 16 and 16.
+bool has_fused_scaled_distance_routing(const torch::Tensor& children, const torch::Tensor& weight);
+
 /// Dynamic routing of a fully connected capsule layer; the votes are never in memory.
 ///   children [B, I, D_in]   weight [I, J, D_out, D_in]   bias [J, D_out] or undefined
 /// Returns the parents' poses [B, J, D_out] and, where asked for, the couplings of the last
@@ -34,5 +38,14 @@ std::tuple<torch::Tensor, torch::Tensor> fused_dynamic_routing(const torch::Tens
                                                                const torch::Tensor& weight,
                                                                const torch::Tensor& bias,
                                                                const FusedRoutingOptions& options);
+
+/// Over what the mean of the distances is taken.
+enum class DistanceMean { kBatch, kImage };
+
+/// Scaled-distance routing, likewise. options.full_gradient is to be false: the iterations before
+/// the last are constants to the gradient, the bias's too.
+std::tuple<torch::Tensor, torch::Tensor> fused_scaled_distance_routing(
+    const torch::Tensor& children, const torch::Tensor& weight, const torch::Tensor& bias,
+    const FusedRoutingOptions& options, DistanceMean mean);
 
 }  // namespace remcaps

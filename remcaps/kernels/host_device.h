@@ -37,6 +37,18 @@ REMCAPS_HOST_DEVICE inline SquashSlopes squash_slopes(float n2, float epsilon) {
   return {n2 * both, both * (2.0F * inverse_more - n2 * inverse_root * inverse_root)};
 }
 
+/// Scaled-distance routing shortens a vote to the length of its child: by which factor, out of the
+/// squared lengths. A vote of length 0 is left alone.
+REMCAPS_HOST_DEVICE inline float clamp_factor(float vote2, float child2) {
+  return vote2 > child2 ? std::sqrt(child2 / vote2) : 1.0F;
+}
+
+/// t of the logits t d: a vote at half the mean distance gets 0.9 of the coupling. `log_odds` is
+/// log(9 (J - 1)), 0 for a single parent.
+REMCAPS_HOST_DEVICE inline float distance_scale(float mean_distance, float log_odds) {
+  return log_odds / (1e-12F - 0.5F * mean_distance);
+}
+
 struct Margins {
   float plus = 0.9F;    ///< the true class should be at least this long
   float minus = 0.1F;   ///< the others at most this long

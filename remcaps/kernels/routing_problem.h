@@ -26,7 +26,15 @@ struct CouplingLevels {
   int64_t count = 0;               ///< 0: couplings are left as they are
 };
 
+/// What makes a parent's pose and a vote agree.
+enum class Agreement {
+  kProduct,        ///< dynamic routing: <u^_ij, v_j>, added up over the iterations
+  kBatchDistance,  ///< scaled distance: ||v_j - u^_ij|| against its mean over the batch
+  kImageDistance,  ///< against its mean over the image
+};
+
 struct RoutingRule {
+  Agreement agreement = Agreement::kProduct;
   int64_t iterations = 3;
   float epsilon = 1e-6F;             ///< inside the square root of squash
   bool bias_every_iteration = true;  ///< false: the bias is added in the last iteration only

@@ -4,23 +4,15 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
-#include <torch/utils.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/capsule/routing.h"
 #include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/routing_testing.h"
 
 namespace remcaps {
 namespace {
 
-struct Case {
-  const char* name;
-  int64_t batch, children, parents, child_dim, parent_dim;
-  int64_t iterations = 3;
-  BiasUse bias = BiasUse::kEvery;
-};
-
-const Case kCases[] = {
+const RoutingCase kCases[] = {
     {"DrCapsNet", 20, 96, 10, 8, 16},
     {"DeepCaps", 5, 80, 10, 8, 32, 3, BiasUse::kLast},
     {"MultilayerCapsNet", 37, 16, 16, 8, 8},
@@ -38,39 +30,7 @@ const Case kCases[] = {
     {"FiveIterations", 18, 40, 6, 4, 12, 5},
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.name;
-}
-
-// Leaves with the same values for both paths.
-struct Inputs {
-  Tensor children, weight, bias;
-
-  // Some blocks W_ij and one whole child and parent are pruned.
-  static Inputs random(const Case& c, bool pruned = false) {
-    torch::manual_seed(c.batch * 1000 + c.children);
-    Inputs inputs;
-    inputs.children = torch::randn({c.batch, c.children, c.child_dim}) * 0.5;
-    inputs.weight = torch::randn({c.children, c.parents, c.parent_dim, c.child_dim}) * 0.3;
-    if (c.bias != BiasUse::kNone) inputs.bias = torch::randn({c.parents, c.parent_dim}) * 0.2;
-    if (pruned) {
-      inputs.weight *= (torch::rand({c.children, c.parents, 1, 1}) < 0.4);
-      inputs.weight.select(0, c.children / 2).zero_();
-      inputs.weight.select(1, c.parents / 2).zero_();
-    }
-    return inputs;
-  }
-
-  Inputs leaves(torch::ScalarType type, const std::string& device) const {
-    const auto leaf = [&](const Tensor& tensor) {
-      return tensor.defined() ? tensor.to(torch::Device(device), type).clone().requires_grad_()
-                              : Tensor();
-    };
-    return {leaf(children), leaf(weight), leaf(bias)};
-  }
-};
-
-RoutingResult plain(const Case& c, const Inputs& inputs, RoutingGradient gradient,
+RoutingResult plain(const RoutingCase& c, const RoutingInputs& inputs, RoutingGradient gradient,
                     const RoutingRequest& request = {}) {
   return dynamic_routing(inputs.children, inputs.weight, inputs.bias,
                          {.iterations = c.iterations,
@@ -80,7 +40,7 @@ RoutingResult plain(const Case& c, const Inputs& inputs, RoutingGradient gradien
                          request);
 }
 
-FusedRoutingOptions fused_options(const Case& c) {
+FusedRoutingOptions fused_options(const RoutingCase& c) {
   FusedRoutingOptions options;
   options.iterations = c.iterations;
   options.bias_every_iteration = c.bias == BiasUse::kEvery;
@@ -88,17 +48,17 @@ FusedRoutingOptions fused_options(const Case& c) {
   return options;
 }
 
-class FusedRouting : public ::testing::TestWithParam<std::tuple<Case, std::string>> {
+class FusedRouting : public ::testing::TestWithParam<std::tuple<RoutingCase, std::string>> {
  protected:
-  Case problem() const { return std::get<0>(GetParam()); }
+  RoutingCase problem() const { return std::get<0>(GetParam()); }
   std::string device() const { return std::get<1>(GetParam()); }
 
   // Poses, couplings and all gradients of a random linear loss agree.
   void expect_agreement(bool full, bool pruned, const std::optional<Quantizer>& quantizer = {}) {
-    const Case c = problem();
-    const Inputs random = Inputs::random(c, pruned);
-    const Inputs reference = random.leaves(torch::kFloat64, "cpu");
-    const Inputs fused = random.leaves(torch::kFloat32, device());
+    const RoutingCase c = problem();
+    const RoutingInputs random = RoutingInputs::random(c, pruned);
+    const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
+    const RoutingInputs fused = random.leaves(torch::kFloat32, device());
     FusedRoutingOptions options = fused_options(c);
     options.full_gradient = full;
     RoutingRequest request;
@@ -145,7 +105,7 @@ TEST_P(FusedRouting, AgreesWithQuantizedCouplings) {
 }
 
 TEST_P(FusedRouting, ItsForwardDoesNotDependOnWhetherGradientsAreWanted) {
-  const Inputs inputs = Inputs::random(problem()).leaves(torch::kFloat32, device());
+  const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
   const FusedRoutingOptions options = fused_options(problem());
   const auto with = fused_dynamic_routing(inputs.children, inputs.weight, inputs.bias, options);
   torch::NoGradGuard no_grad;
@@ -156,7 +116,7 @@ TEST_P(FusedRouting, ItsForwardDoesNotDependOnWhetherGradientsAreWanted) {
 
 TEST_P(FusedRouting, RepeatsBitForBit) {
   const auto gradients = [&] {
-    const Inputs inputs = Inputs::random(problem()).leaves(torch::kFloat32, device());
+    const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
     const Tensor poses = std::get<0>(fused_dynamic_routing(inputs.children, inputs.weight,
                                                            inputs.bias, fused_options(problem())));
     poses.pow(2).sum().backward();
@@ -175,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FusedRouting,
                          });
 
 TEST(FusedRoutingCpu, DoesNotDependOnTheNumberOfThreads) {
-  const Inputs inputs = Inputs::random(kCases[0]);
+  const RoutingInputs inputs = RoutingInputs::random(kCases[0]);
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   const Tensor one = std::get<0>(
@@ -188,7 +148,7 @@ TEST(FusedRoutingCpu, DoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST(FusedRoutingCpu, TakesTensorsThatAreNotContiguous) {
-  const Inputs inputs = Inputs::random(kCases[0]);
+  const RoutingInputs inputs = RoutingInputs::random(kCases[0]);
   const Tensor turned = inputs.children.transpose(1, 2).contiguous().transpose(1, 2);
   const Tensor expected = std::get<0>(
       fused_dynamic_routing(inputs.children, inputs.weight, inputs.bias, fused_options(kCases[0])));
@@ -198,7 +158,7 @@ TEST(FusedRoutingCpu, TakesTensorsThatAreNotContiguous) {
 }
 
 TEST(FusedRoutingCpu, StaysFiniteForHugeAgreements) {
-  Inputs inputs = Inputs::random(kCases[0]);
+  RoutingInputs inputs = RoutingInputs::random(kCases[0]);
   inputs.children *= 1e4;
   const Tensor poses = std::get<0>(
       fused_dynamic_routing(inputs.children, inputs.weight, inputs.bias, fused_options(kCases[0])));
@@ -206,7 +166,7 @@ TEST(FusedRoutingCpu, StaysFiniteForHugeAgreements) {
 }
 
 TEST(FusedRoutingCpu, OnlyTheGradientsThatAreWantedAreMade) {
-  Inputs inputs = Inputs::random(kCases[0]);
+  RoutingInputs inputs = RoutingInputs::random(kCases[0]);
   inputs.weight.requires_grad_();
   std::get<0>(
       fused_dynamic_routing(inputs.children, inputs.weight, inputs.bias, fused_options(kCases[0])))
@@ -218,7 +178,7 @@ TEST(FusedRoutingCpu, OnlyTheGradientsThatAreWantedAreMade) {
 }
 
 TEST(FusedRoutingCpu, NamesTheShapesItCannotTake) {
-  const Inputs inputs = Inputs::random(kCases[0]);
+  const RoutingInputs inputs = RoutingInputs::random(kCases[0]);
   try {
     fused_dynamic_routing(inputs.children, inputs.weight.transpose(2, 3), inputs.bias, {});
     FAIL() << "accepted a transposed weight";

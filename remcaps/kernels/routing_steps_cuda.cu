@@ -1,14 +1,13 @@
-// The cheap steps of dynamic routing on CUDA: layouts, softmax, squash, and their gradients.
-#pragma once
-
-#include "remcaps/kernels/dynamic_routing_kernels.cuh"
+#include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/host_device.h"
+#include "remcaps/kernels/routing_steps.cuh"
 
 namespace remcaps::kernels::cuda {
+namespace {
 
 constexpr int kTransposeRows = 8;
 
-// [B, X] -> [X, P], zero beyond the batch. Blocks of 32 x kTransposeRows threads turn 32 x 32
+// [B, X] -> [X, P]. Blocks of 32 x kTransposeRows threads turn 32 x 32
 // tiles.
 __global__ void to_lanes(int batch, int padded, int64_t size, const float* __restrict__ from,
                          float* __restrict__ to) {
@@ -60,29 +59,32 @@ __device__ inline float quantized(float coupling, const CouplingLevels& levels) 
   return levels.centres[low];
 }
 
-// Logits [I, J, P] into couplings, in place. One thread per (child, image).
-__global__ void softmax_over_parents(Dims dims, CouplingLevels levels, float* couplings) {
+// One thread per (child, image). The exponentials are made twice: that is cheaper than a trip
+// through memory.
+__global__ void softmax_over_parents(Dims dims, const float* __restrict__ scales,
+                                     CouplingLevels levels, float* couplings) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread >= int64_t(dims.children) * dims.padded) return;
   const int64_t image = thread % dims.padded, i = thread / dims.padded;
+  const float logit_scale = scales == nullptr ? 1.0F : scales[image];
   float* row = couplings + i * dims.parents * dims.padded + image;
-  float highest = row[0];
-  for (int j = 1; j < dims.parents; ++j) highest = fmaxf(highest, row[int64_t(j) * dims.padded]);
+  const auto logit = [&](int j) { return logit_scale * row[int64_t(j) * dims.padded]; };
+  float highest = logit(0);
+#pragma unroll 8
+  for (int j = 1; j < dims.parents; ++j) highest = fmaxf(highest, logit(j));
   float total = 0;
-  for (int j = 0; j < dims.parents; ++j) {
-    const float e = expf(row[int64_t(j) * dims.padded] - highest);
-    row[int64_t(j) * dims.padded] = e;
-    total += e;
-  }
+#pragma unroll 8
+  for (int j = 0; j < dims.parents; ++j) total += expf(logit(j) - highest);
   const float scale = 1.0F / total;
+#pragma unroll 4
   for (int j = 0; j < dims.parents; ++j) {
-    float c = row[int64_t(j) * dims.padded] * scale;
+    float c = expf(logit(j) - highest) * scale;
     if (levels.count > 0) c = quantized(c, levels);
     row[int64_t(j) * dims.padded] = c;
   }
 }
 
-// dL/dc into dL/db, in place. One thread per (child, image).
+// One thread per (child, image).
 __global__ void softmax_gradient(Dims dims, const float* __restrict__ couplings, float* gradient) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread >= int64_t(dims.children) * dims.padded) return;
@@ -118,16 +120,7 @@ __device__ inline float sum_of_chunks(const float* partial, int chunks, int64_t 
   return sum;
 }
 
-// sums = scale * (sum of all chunks) + bias; poses = squash(sums); agreed = before + poses.
-// x: 32 images, y: parent; 32 x kSquashRows threads. All arrays [J, D_out, P] but bias [J, D_out].
-struct SquashArguments {
-  const float* partial;
-  int chunks;
-  float scale, epsilon;
-  const float* bias;           // or null
-  const float* agreed_before;  // or null: zero
-  float *sums, *poses, *agreed;
-};
+// x: 32 images, y: parent; 32 x kSquashRows threads.
 __global__ void squash_sums(Dims dims, SquashArguments a) {
   __shared__ float shared[kSquashRows][kWarp];
   const int image = blockIdx.x * kWarp + threadIdx.x, j = blockIdx.y;
@@ -148,20 +141,12 @@ __global__ void squash_sums(Dims dims, SquashArguments a) {
     const int64_t at = int64_t(j * dims.parent_dim + d) * dims.padded + image;
     const float pose = factor * a.sums[at];
     a.poses[at] = pose;
-    a.agreed[at] = a.agreed_before == nullptr ? pose : a.agreed_before[at] + pose;
+    if (a.agreed != nullptr)
+      a.agreed[at] = a.agreed_before == nullptr ? pose : a.agreed_before[at] + pose;
   }
 }
 
-// carried += sum of all chunks (chunks = 0: as it is); grad_sums = dL/ds out of dL/dv = carried.
 // Threads as in squash_sums.
-struct SquashGradientArguments {
-  const float* partial;
-  int chunks;
-  float epsilon;
-  bool fresh;  // carried starts at zero
-  const float* sums;
-  float *carried, *grad_sums;
-};
 __global__ void squash_gradient(Dims dims, SquashGradientArguments a) {
   __shared__ float shared[kSquashRows][kWarp];
   const int image = blockIdx.x * kWarp + threadIdx.x, j = blockIdx.y;
@@ -187,9 +172,10 @@ __global__ void squash_gradient(Dims dims, SquashGradientArguments a) {
   }
 }
 
-// grad_bias[x] = sum over iterations and images of grad_sums[iteration, x, image]. A warp per x.
-__global__ void bias_gradient(int iterations, int rows, int batch, int padded,
-                              const float* __restrict__ grad_sums, float* __restrict__ grad_bias) {
+// A warp per row x of grad_sums[iteration, x, image].
+__global__ void sum_over_images(int iterations, int rows, int batch, int padded,
+                                const float* __restrict__ grad_sums,
+                                float* __restrict__ grad_bias) {
   const int row = blockIdx.x * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   float sum = 0;
@@ -201,9 +187,67 @@ __global__ void bias_gradient(int iterations, int rows, int batch, int padded,
   if (threadIdx.x == 0) grad_bias[row] = sum;
 }
 
-__global__ void fill(int64_t count, float value, float* to) {
+__global__ void fill_values(int64_t count, float value, float* to) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread < count) to[thread] = value;
+}
+
+dim3 transpose_grid(const Dims& dims, int64_t size) {
+  return dim3(blocks_for(size, kWarp), blocks_for(dims.padded, kWarp));
+}
+
+dim3 squash_grid(const Dims& dims) {
+  return dim3(blocks_for(dims.padded, kWarp), dims.parents);
+}
+
+}  // namespace
+
+void RoutingSteps::lanes_from(int64_t size, const float* from, float* to) const {
+  to_lanes<<<transpose_grid(dims_, size), dim3(kWarp, kTransposeRows), 0, stream_>>>(
+      dims_.batch, dims_.padded, size, from, to);
+  check_launch("to_lanes");
+}
+
+void RoutingSteps::rows_from(int64_t size, const float* from, float* to) const {
+  from_lanes<<<transpose_grid(dims_, size), dim3(kWarp, kTransposeRows), 0, stream_>>>(
+      dims_.batch, dims_.padded, size, from, to);
+  check_launch("from_lanes");
+}
+
+void RoutingSteps::softmax(const float* scales, const CouplingLevels& levels,
+                           float* couplings) const {
+  softmax_over_parents<<<blocks_for(int64_t(dims_.children) * dims_.padded, 128), 128, 0,
+                         stream_>>>(dims_, scales, levels, couplings);
+  check_launch("softmax_over_parents");
+}
+
+void RoutingSteps::softmax_backward(const float* couplings, float* gradient) const {
+  softmax_gradient<<<blocks_for(int64_t(dims_.children) * dims_.padded, 128), 128, 0, stream_>>>(
+      dims_, couplings, gradient);
+  check_launch("softmax_gradient");
+}
+
+void RoutingSteps::squash(const SquashArguments& arguments) const {
+  squash_sums<<<squash_grid(dims_), dim3(kWarp, kSquashRows), 0, stream_>>>(dims_, arguments);
+  check_launch("squash_sums");
+}
+
+void RoutingSteps::squash_backward(const SquashGradientArguments& arguments) const {
+  squash_gradient<<<squash_grid(dims_), dim3(kWarp, kSquashRows), 0, stream_>>>(dims_, arguments);
+  check_launch("squash_gradient");
+}
+
+void RoutingSteps::bias_gradient(int iterations, const float* grad_sums, float* grad_bias) const {
+  const int rows = dims_.parents * dims_.parent_dim;
+  constexpr int kWarps = 4;
+  sum_over_images<<<blocks_for(rows, kWarps), dim3(kWarp, kWarps), 0, stream_>>>(
+      iterations, rows, dims_.batch, dims_.padded, grad_sums, grad_bias);
+  check_launch("sum_over_images");
+}
+
+void RoutingSteps::fill(int64_t count, float value, float* to) const {
+  fill_values<<<blocks_for(count, 256), 256, 0, stream_>>>(count, value, to);
+  check_launch("fill_values");
 }
 
 }  // namespace remcaps::kernels::cuda

@@ -1,0 +1,192 @@
+// Scaled-distance routing in float32 on the fused path, where the device and the pose sizes have
+// one, against the capsule layer's plain tensor code in float64.
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+
+#include <cmath>
+
+#include "remcaps/base/error.h"
+#include "remcaps/kernels/fused_routing.h"
+#include "remcaps/kernels/host_device.h"
+#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/routing_testing.h"
+
+namespace remcaps {
+namespace {
+
+using Mean = ScaledDistanceRouting::Mean;
+
+const RoutingCase kDistanceCases[] = {
+    {"GammaCapsNetFirst", 20, 96, 32, 8, 8},
+    {"GammaCapsNetSecond", 128, 32, 10, 8, 16},
+    {"WideParents", 5, 80, 10, 8, 32, 3, BiasUse::kLast},
+    {"SixteenWide", 9, 33, 7, 16, 16},
+    {"TinyImageNet", 3, 36, 200, 8, 16},
+    {"UnevenBatch", 67, 35, 11, 8, 8},
+    {"LargeBatch", 131, 20, 6, 8, 16},
+    {"OneImage", 1, 70, 10, 8, 16},
+    {"OneChild", 6, 1, 4, 8, 16},
+    {"OneParent", 6, 50, 1, 8, 16},
+    {"OneOfEach", 1, 1, 1, 8, 8},
+    {"OddDimensions", 19, 45, 7, 5, 13},
+    {"NoBias", 17, 40, 10, 8, 16, 3, BiasUse::kNone},
+    {"OneIteration", 18, 40, 10, 8, 16, 1},
+    {"TwoIterations", 18, 40, 10, 8, 16, 2},
+    {"FiveIterations", 18, 40, 6, 8, 8, 5},
+};
+
+RoutingResult route_by_distance(const RoutingCase& c, const RoutingInputs& inputs, Mean mean,
+                                KernelPath kernels, const RoutingRequest& request = {}) {
+  ScaledDistanceRouting options;
+  options.iterations = c.iterations;
+  options.bias = c.bias;
+  options.mean = mean;
+  options.kernels = kernels;
+  return scaled_distance_routing(inputs.children, inputs.weight, inputs.bias, options, request);
+}
+
+class FusedScaledDistance : public ::testing::TestWithParam<std::tuple<RoutingCase, std::string>> {
+ protected:
+  RoutingCase problem() const { return std::get<0>(GetParam()); }
+  std::string device() const { return std::get<1>(GetParam()); }
+
+  // Poses, couplings and all gradients of a random linear loss agree.
+  void expect_agreement(const RoutingInputs& random, Mean mean) {
+    const RoutingCase c = problem();
+    const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
+    const RoutingInputs fused = random.leaves(torch::kFloat32, device());
+    const RoutingResult expected = route_by_distance(c, reference, mean, KernelPath::kReference);
+    const RoutingResult found = route_by_distance(c, fused, mean, KernelPath::kFused);
+    EXPECT_TRUE(close_to(found.poses.detach(), expected.poses.detach(), 1e-5));
+    EXPECT_TRUE(close_to(found.coupling.detach(), expected.coupling.detach(), 1e-5));
+
+    const Tensor direction = torch::randn_like(expected.poses);
+    (expected.poses * direction).sum().backward();
+    (found.poses * direction.to(found.poses.options())).sum().backward();
+    EXPECT_TRUE(close_to(fused.children.grad(), reference.children.grad(), 2e-5));
+    EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), 2e-5));
+    if (fused.bias.defined()) {
+      EXPECT_TRUE(close_to(fused.bias.grad(), reference.bias.grad(), 2e-5));
+    }
+  }
+};
+
+TEST_P(FusedScaledDistance, RunsFusedOnAGpu) {
+  const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+  EXPECT_EQ(has_fused_scaled_distance_routing(inputs.children, inputs.weight),
+            device() == "cuda" && problem().child_dim % 8 == 0);
+}
+
+TEST_P(FusedScaledDistance, AgreesWithThePlainCodeAndItsPublishedGradient) {
+  expect_agreement(RoutingInputs::random(problem()), Mean::kBatch);
+}
+
+TEST_P(FusedScaledDistance, AgreesWithTheMeanOfEachImage) {
+  expect_agreement(RoutingInputs::random(problem()), Mean::kSample);
+}
+
+TEST_P(FusedScaledDistance, AgreesWhereBlocksArePruned) {
+  expect_agreement(RoutingInputs::random(problem(), /*pruned=*/true), Mean::kBatch);
+}
+
+TEST_P(FusedScaledDistance, AgreesWhereAllBlocksArePruned) {
+  RoutingInputs inputs = RoutingInputs::random(problem());
+  inputs.weight.zero_();
+  expect_agreement(inputs, Mean::kBatch);
+}
+
+TEST_P(FusedScaledDistance, AgreesWhereAChildHasNoLength) {
+  RoutingInputs inputs = RoutingInputs::random(problem());
+  inputs.children.select(1, 0).zero_();
+  expect_agreement(inputs, Mean::kSample);
+}
+
+TEST_P(FusedScaledDistance, QuantizesTheLastCouplings) {
+  const RoutingInputs random = RoutingInputs::random(problem());
+  const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
+  const RoutingInputs fused = random.leaves(torch::kFloat32, device());
+  RoutingRequest request;
+  request.quantizer = Quantizer::uniform(11);
+  const RoutingResult expected =
+      route_by_distance(problem(), reference, Mean::kBatch, KernelPath::kReference, request);
+  const RoutingResult found =
+      route_by_distance(problem(), fused, Mean::kBatch, KernelPath::kFused, request);
+  // A coupling that lies on an edge of the quantizer may fall to either side.
+  const Tensor levels = found.coupling.detach().to(torch::kCPU, torch::kFloat64);
+  const Tensor misses = (levels - expected.coupling.detach()).abs() > 1e-6;
+  EXPECT_LT(misses.to(torch::kFloat64).mean().item<double>(), 1e-3);
+  EXPECT_TRUE(close_to(found.poses.detach(), expected.poses.detach(), 2e-2));
+  found.poses.sum().backward();
+  expected.poses.sum().backward();
+  EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), 5e-2));
+}
+
+TEST_P(FusedScaledDistance, ItsForwardDoesNotDependOnWhatIsAskedFor) {
+  const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+  const RoutingResult with = route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused);
+  torch::NoGradGuard no_grad;
+  RoutingRequest request;
+  request.coupling = false;
+  const RoutingResult without =
+      route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused, request);
+  EXPECT_TRUE(torch::equal(with.poses, without.poses));
+}
+
+TEST_P(FusedScaledDistance, RepeatsBitForBit) {
+  const auto gradients = [&] {
+    const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+    const Tensor poses =
+        route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused).poses;
+    poses.pow(2).sum().backward();
+    return std::vector<Tensor>{poses.detach(), inputs.children.grad(), inputs.weight.grad()};
+  };
+  const std::vector<Tensor> first = gradients(), second = gradients();
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(torch::equal(first[i], second[i]));
+}
+
+TEST_P(FusedScaledDistance, OnlyTheGradientsThatAreWantedAreMade) {
+  const RoutingInputs all = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+  route_by_distance(problem(), all, Mean::kBatch, KernelPath::kFused).poses.sum().backward();
+  const RoutingInputs one = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+  one.weight.requires_grad_(false);
+  route_by_distance(problem(), one, Mean::kBatch, KernelPath::kFused).poses.sum().backward();
+  EXPECT_FALSE(one.weight.grad().defined());
+  EXPECT_TRUE(torch::equal(one.children.grad(), all.children.grad()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, FusedScaledDistance,
+                         ::testing::Combine(::testing::ValuesIn(kDistanceCases),
+                                            ::testing::ValuesIn(kernel_devices())),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_" +
+                                  std::get<1>(info.param);
+                         });
+
+TEST(FusedScaledDistanceFormulas, AVoteIsShortenedToItsChild) {
+  EXPECT_EQ(kernels::clamp_factor(4.0F, 1.0F), 0.5F);
+  EXPECT_EQ(kernels::clamp_factor(1.0F, 4.0F), 1.0F);
+  EXPECT_EQ(kernels::clamp_factor(0.0F, 0.0F), 1.0F);
+}
+
+TEST(FusedScaledDistanceFormulas, HalfTheMeanDistanceTakesNineTenths) {
+  for (const int parents : {2, 10, 32}) {
+    const float t = kernels::distance_scale(0.8F, std::log(9.0F * float(parents - 1)));
+    const float near = std::exp(t * 0.4F), far = std::exp(t * 0.8F);
+    EXPECT_NEAR(near / (near + float(parents - 1) * far), 0.9F, 1e-5F);
+  }
+  EXPECT_EQ(kernels::distance_scale(0.8F, 0.0F), 0.0F);
+}
+
+TEST(FusedScaledDistanceCpu, SaysWhatItHasNoKernelFor) {
+  const RoutingInputs inputs = RoutingInputs::random(kDistanceCases[0]);
+  try {
+    fused_scaled_distance_routing(inputs.children, inputs.weight, inputs.bias, {},
+                                  DistanceMean::kBatch);
+    FAIL() << "ran on the CPU";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("20x96x8"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace remcaps
