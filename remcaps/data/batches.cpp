@@ -12,13 +12,18 @@ namespace {
 constexpr double kDeviceShare = 0.5;  // of the free memory, for one data set
 constexpr int64_t kChunk = 512;       // images resized at a time
 
-// The images on the device, or undefined where they should stay in host memory.
-torch::Tensor move_to(const torch::Tensor& images, torch::Device device, int64_t max_bytes) {
-  if (!device.is_cuda()) return images;
+// Whether so many bytes may lie on a GPU; `max_bytes` as the constructor has it.
+bool fits_on(torch::Device device, int64_t bytes, int64_t max_bytes) {
   const int64_t free = cuda_free_bytes(device);  // 0: not known
   if (max_bytes < 0 && free > 0)
     max_bytes = static_cast<int64_t>(kDeviceShare * static_cast<double>(free));
-  if (max_bytes >= 0 && static_cast<int64_t>(images.nbytes()) > max_bytes) return {};
+  return max_bytes < 0 || bytes <= max_bytes;
+}
+
+// The images on the device, or undefined where they should stay in host memory.
+torch::Tensor move_to(const torch::Tensor& images, torch::Device device, int64_t max_bytes) {
+  if (!device.is_cuda()) return images;
+  if (!fits_on(device, static_cast<int64_t>(images.nbytes()), max_bytes)) return {};
   try {
     return images.to(device);
   } catch (const c10::Error&) {
@@ -41,15 +46,17 @@ BatchSource::BatchSource(const Dataset& dataset, AugmentOptions augment, torch::
   image_shape_ = augmented_shape(augment_, image);
 
   const int64_t side = augment_.resize;
-  if (side > 0 && side * side <= image[1] * image[2]) {
+  const bool shrinks = side * side <= image[1] * image[2];
+  if (side > 0 && (shrinks || (device.is_cuda() && fits_on(device, size_ * image[0] * side * side,
+                                                           max_device_bytes)))) {
     const at::NoGradGuard no_grad;
-    torch::Tensor small = torch::empty({size_, image[0], side, side}, torch::kUInt8);
+    torch::Tensor resized = torch::empty({size_, image[0], side, side}, torch::kUInt8);
     for (int64_t first = 0; first < size_; first += kChunk) {
       const int64_t count = std::min(kChunk, size_ - first);
-      small.narrow(0, first, count)
+      resized.narrow(0, first, count)
           .copy_(pad_and_resize(dataset.images.narrow(0, first, count).to(device), augment_));
     }
-    dataset_.images = small;
+    dataset_.images = resized;
     batch_augment_.pad = batch_augment_.resize = 0;
   }
   const torch::Tensor moved = move_to(dataset_.images, device, max_device_bytes);

@@ -14,9 +14,9 @@ struct Batch {
 };
 
 /// A data set that lives on the device as bytes where it fits there, else in host memory, from
-/// which batches are streamed. A resize that shrinks images is done once, here; one that enlarges
-/// them is done for every batch, so that the large images are never stored (both give the same
-/// bytes).
+/// which batches are streamed. A resize that shrinks images, or whose large images fit on a GPU, is
+/// done once, here; any other is done for every batch, so that the large images are never stored
+/// (both give the same bytes).
 class BatchSource {
  public:
   /// `max_device_bytes` is how much of a GPU's memory the images may take; -1: half of what is
