@@ -46,13 +46,18 @@ bool wants_fused(const Options& options) {
   return options.kernels == KernelPath::kFused && options.squash.form == Squash::Form::kNorm;
 }
 
+// Where no gradient is recorded it does not matter which it would be.
+bool wants_full_gradient(RoutingGradient gradient) {
+  return gradient == RoutingGradient::kFull && torch::GradMode::is_enabled();
+}
+
 template <typename Options>
 FusedRoutingOptions fused_options(const Options& options, const RoutingRequest& request) {
   FusedRoutingOptions fused;
   fused.iterations = options.iterations;
   fused.epsilon = options.squash.epsilon;
   fused.bias_every_iteration = options.bias == BiasUse::kEvery;
-  fused.full_gradient = options.gradient == RoutingGradient::kFull;
+  fused.full_gradient = wants_full_gradient(options.gradient);
   fused.return_couplings = request.coupling;
   if (request.quantizer) {
     fused.level_edges = request.quantizer->edges();
@@ -152,7 +157,7 @@ RoutingResult scaled_distance_routing(const Tensor& children, const Tensor& weig
   check_shapes("scaled-distance", children, weight, bias);
   check(options.iterations >= 1, "scaled-distance routing: {} iterations; expected at least 1",
         options.iterations);
-  const bool full = options.gradient == RoutingGradient::kFull;
+  const bool full = wants_full_gradient(options.gradient);  // which has no fused kernel
   if (wants_fused(options) && !full && has_fused_scaled_distance_routing(children, weight)) {
     const auto [poses, coupling] = fused_scaled_distance_routing(
         children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,

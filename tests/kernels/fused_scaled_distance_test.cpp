@@ -36,8 +36,10 @@ const RoutingCase kDistanceCases[] = {
 };
 
 RoutingResult route_by_distance(const RoutingCase& c, const RoutingInputs& inputs, Mean mean,
-                                KernelPath kernels, const RoutingRequest& request = {}) {
+                                KernelPath kernels, const RoutingRequest& request = {},
+                                RoutingGradient gradient = RoutingGradient::kLast) {
   ScaledDistanceRouting options;
+  options.gradient = gradient;
   options.iterations = c.iterations;
   options.bias = c.bias;
   options.mean = mean;
@@ -51,22 +53,26 @@ class FusedScaledDistance : public ::testing::TestWithParam<std::tuple<RoutingCa
   std::string device() const { return std::get<1>(GetParam()); }
 
   // Poses, couplings and all gradients of a random linear loss agree.
-  void expect_agreement(const RoutingInputs& random, Mean mean) {
+  void expect_agreement(const RoutingInputs& random, Mean mean,
+                        RoutingGradient gradient = RoutingGradient::kLast) {
     const RoutingCase c = problem();
     const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
     const RoutingInputs fused = random.leaves(torch::kFloat32, device());
-    const RoutingResult expected = route_by_distance(c, reference, mean, KernelPath::kReference);
-    const RoutingResult found = route_by_distance(c, fused, mean, KernelPath::kFused);
+    const RoutingResult expected =
+        route_by_distance(c, reference, mean, KernelPath::kReference, {}, gradient);
+    const RoutingResult found = route_by_distance(c, fused, mean, KernelPath::kFused, {}, gradient);
     EXPECT_TRUE(close_to(found.poses.detach(), expected.poses.detach(), 1e-5));
     EXPECT_TRUE(close_to(found.coupling.detach(), expected.coupling.detach(), 1e-5));
 
+    // The full gradient is the plain code's in float32, through three times as many operations.
+    const double tolerance = gradient == RoutingGradient::kFull ? 1e-4 : 2e-5;
     const Tensor direction = torch::randn_like(expected.poses);
     (expected.poses * direction).sum().backward();
     (found.poses * direction.to(found.poses.options())).sum().backward();
-    EXPECT_TRUE(close_to(fused.children.grad(), reference.children.grad(), 2e-5));
-    EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), 2e-5));
+    EXPECT_TRUE(close_to(fused.children.grad(), reference.children.grad(), tolerance));
+    EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), tolerance));
     if (fused.bias.defined()) {
-      EXPECT_TRUE(close_to(fused.bias.grad(), reference.bias.grad(), 2e-5));
+      EXPECT_TRUE(close_to(fused.bias.grad(), reference.bias.grad(), tolerance));
     }
   }
 };
@@ -79,6 +85,10 @@ TEST_P(FusedScaledDistance, RunsFusedOnAGpu) {
 
 TEST_P(FusedScaledDistance, AgreesWithThePlainCodeAndItsPublishedGradient) {
   expect_agreement(RoutingInputs::random(problem()), Mean::kBatch);
+}
+
+TEST_P(FusedScaledDistance, LeavesTheFullGradientToThePlainCode) {
+  expect_agreement(RoutingInputs::random(problem()), Mean::kBatch, RoutingGradient::kFull);
 }
 
 TEST_P(FusedScaledDistance, AgreesWithTheMeanOfEachImage) {
@@ -130,6 +140,9 @@ TEST_P(FusedScaledDistance, ItsForwardDoesNotDependOnWhatIsAskedFor) {
   const RoutingResult without =
       route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused, request);
   EXPECT_TRUE(torch::equal(with.poses, without.poses));
+  const RoutingResult full = route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused,
+                                               request, RoutingGradient::kFull);
+  EXPECT_TRUE(torch::equal(with.poses, full.poses));
 }
 
 TEST_P(FusedScaledDistance, RepeatsBitForBit) {
