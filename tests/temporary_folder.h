@@ -1,10 +1,12 @@
 // A folder that is gone when the test is.
 #pragma once
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 namespace remcaps::testing {
 
@@ -12,7 +14,9 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string name = (std::filesystem::temp_directory_path() / "remcaps-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), name);
+    path_ = name;
   }
   ~TemporaryFolder() {
     std::error_code ignored;

@@ -65,9 +65,15 @@ void set_tf32(bool on) {
 }
 
 void set_deterministic(bool on) {
-  // Without it cuBLAS' products may differ from run to run, and libtorch refuses them. cuBLAS reads
-  // it when it first computes.
-  if (on) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  // cuBLAS reads these when it first computes. Without the first its products may differ from run
+  // to run, and libtorch refuses them. Otherwise the 32 MiB that libtorch would keep for each of
+  // cuBLAS and cuBLASLt are more than a capsule network's products use.
+  if (on) {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  } else {
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8", /*overwrite=*/0);
+    setenv("CUBLASLT_WORKSPACE_SIZE", "8192", /*overwrite=*/0);  // KiB
+  }
   at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
   at::globalContext().setDeterministicCuDNN(on);
   at::globalContext().setBenchmarkCuDNN(!on);
@@ -99,6 +105,10 @@ bool cuda_autocast_enabled() {
 #endif
 
 }  // namespace
+
+bool tf32_is_on(torch::Device device) {
+  return device.is_cuda() && at::globalContext().allowTF32CuBLAS();
+}
 
 bool cuda_autocast_is_on(torch::Device device) {
   return device.is_cuda() && cuda_autocast_enabled();

@@ -39,6 +39,9 @@ class Autocast {
   torch::DeviceType type_;
 };
 
+/// Whether a GPU's float32 products may be made in tf32. Always false for a CPU.
+bool tf32_is_on(torch::Device device);
+
 /// Whether a GPU's operations are under autocast now. Always false for a CPU, whose bfloat16 is the
 /// caller's affair.
 bool cuda_autocast_is_on(torch::Device device);

@@ -1,7 +1,10 @@
 #include "remcaps/capsule/convolve.h"
 
+#include <optional>
+
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/kernels/pixel_layer.h"
 #include "remcaps/kernels/tensor_core_copy.h"
 
 namespace remcaps {
@@ -20,46 +23,11 @@ const torch::ExpandingArray<2>* zero_padding(const torch::nn::Conv2dImpl& layer)
   return get_if<torch::ExpandingArray<2>>(&layer.options.padding());
 }
 
-Tensor narrow_bias(const torch::nn::Conv2dImpl& layer) {
-  return layer.bias.defined() ? layer.bias.to(torch::kBFloat16) : Tensor();
-}
-
 Tensor tensor_core_convolution(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  return torch::conv2d(for_tensor_cores(map), for_tensor_cores(layer.weight), narrow_bias(layer),
+  const Tensor bias = layer.bias.defined() ? layer.bias.to(torch::kBFloat16) : Tensor();
+  return torch::conv2d(for_tensor_cores(map), for_tensor_cores(layer.weight), bias,
                        layer.options.stride(), *zero_padding(layer), layer.options.dilation(),
                        layer.options.groups());
-}
-
-// A network's first layer: its map has too few channels to fill a tensor core's product, and needs
-// no gradient.
-bool sees_pixels(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  constexpr int64_t kFewChannels = 4;
-  return map.size(1) <= kFewChannels && !map.requires_grad() && layer.options.groups() == 1 &&
-         *layer.options.dilation() == std::array<int64_t, 2>{1, 1};
-}
-
-// The same convolution as one matrix product: every window of the map is a row of it.
-Tensor product_of_windows(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  constexpr int64_t kAlignment = 8;  // bfloat16 numbers in the 16 bytes that products are made of
-  const auto& [above, left] = **zero_padding(layer);
-  const Tensor padded =
-      above + left == 0 ? map : torch::constant_pad_nd(map, {left, left, above, above});
-  const Tensor windows = padded.unfold(2, layer.weight.size(2), layer.options.stride()->at(0))
-                             .unfold(3, layer.weight.size(3), layer.options.stride()->at(1))
-                             .permute({0, 2, 3, 1, 4, 5});  // [B, h, w, C, kh, kw]
-  const int64_t filters = layer.weight.size(0), length = layer.weight[0].numel();
-  const int64_t fill = (kAlignment - length % kAlignment) % kAlignment;
-  const int64_t places = windows.size(0) * windows.size(1) * windows.size(2);
-  const Tensor rows = torch::empty({places, length + fill}, map.options().dtype(torch::kBFloat16));
-  rows.narrow(1, 0, length).view(windows.sizes()).copy_(windows);
-  rows.narrow(1, length, fill).zero_();
-  const Tensor weight =
-      torch::constant_pad_nd(layer.weight.view({filters, length}).to(torch::kBFloat16), {0, fill});
-  const Tensor product = layer.bias.defined()
-                             ? torch::addmm(narrow_bias(layer), rows, weight.t())
-                             : torch::mm(rows, weight.t());  // [B * h * w, filters]
-  return product.view({windows.size(0), windows.size(1), windows.size(2), filters})
-      .permute({0, 3, 1, 2});
 }
 
 // No padding, no dilation, no groups.
@@ -80,17 +48,42 @@ bool has_many_places(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
   return map.size(0) * rows * columns >= kPlaces;
 }
 
+// What a product of windows is made in, if the layer is one of pixels on a GPU: it may round more
+// than float32 does.
+std::optional<torch::ScalarType> pixel_type(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  constexpr int64_t kFewChannels = 4;
+  if (zero_padding(layer) == nullptr || map.scalar_type() != torch::kFloat32 ||
+      map.size(1) > kFewChannels || map.requires_grad() || layer.options.groups() != 1 ||
+      *layer.options.dilation() != std::array<int64_t, 2>{1, 1})
+    return std::nullopt;
+  if (cuda_autocast_is_on(map.device())) return torch::kBFloat16;
+  if (tf32_is_on(map.device())) return torch::kFloat32;
+  return std::nullopt;
+}
+
+Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels, bool relu) {
+  const auto rectified = [relu](const Tensor& result) {
+    return relu ? torch::relu(result) : result;
+  };
+  if (kernels == KernelPath::kReference) return rectified(layer.forward(map));
+  if (is_simple(layer) && has_many_places(layer, map) && has_fast_convolution(map, layer.weight))
+    return rectified(fast_convolution(map, layer.weight, layer.bias, *layer.options.stride()));
+  if (const auto type = pixel_type(layer, map))
+    return pixel_layer({*layer.options.stride(), **zero_padding(layer), *type, relu}, map,
+                       layer.weight, layer.bias);
+  if (zero_padding(layer) != nullptr && cuda_autocast_is_on(map.device()))
+    return rectified(tensor_core_convolution(layer, map));
+  return rectified(layer.forward(map));
+}
+
 }  // namespace
 
 Tensor convolve(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels) {
-  if (kernels == KernelPath::kFused && is_simple(layer) && has_many_places(layer, map) &&
-      has_fast_convolution(map, layer.weight))
-    return fast_convolution(map, layer.weight, layer.bias, *layer.options.stride());
-  if (kernels == KernelPath::kFused && zero_padding(layer) != nullptr &&
-      cuda_autocast_is_on(map.device()))
-    return sees_pixels(layer, map) ? product_of_windows(layer, map)
-                                   : tensor_core_convolution(layer, map);
-  return layer.forward(map);
+  return convolution(layer, map, kernels, /*relu=*/false);
+}
+
+Tensor convolve_relu(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels) {
+  return convolution(layer, map, kernels, /*relu=*/true);
 }
 
 }  // namespace remcaps

@@ -1,10 +1,12 @@
 #include "remcaps/kernels/dynamic_routing_cuda.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/dynamic_routing_generic.cuh"
 #include "remcaps/kernels/dynamic_routing_kernels.cuh"
+#include "remcaps/kernels/fork.cuh"
 #include "remcaps/kernels/routing_plan.cuh"
 #include "remcaps/kernels/routing_steps.cuh"
 #include "remcaps/kernels/weight_gradient.cuh"
@@ -233,6 +235,9 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
       (gradients.full || (gradients.bias != nullptr && rule.bias_every_iteration));
 
   launch.lanes_from(shape.pose_size(), grad_poses, work.carried);
+  // The published gradient of children and weights comes from the last iteration alone, that of the
+  // bias from all of them: the kernels of either leave half of the device to the other.
+  std::optional<Fork> fork;
   int64_t first_done = last;
   for (int64_t iteration = last; iteration >= 0; --iteration) {
     first_done = iteration;
@@ -247,10 +252,12 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
     const float* factors = iteration == 0 ? nullptr : trail.couplings(iteration);
     const float uniform = rule.first_coupling;
     const bool direct = iteration == last || gradients.full, more = iteration != last;
+    if (iteration == last && through_couplings && !gradients.full) fork.emplace(stream);
+    const Launcher beside(plan, weight, trail.u, fork ? fork->side() : stream);
     if (direct && gradients.children != nullptr)
-      launch.children_gradient(factors, uniform, grad_sums, more, work.grad_u);
+      beside.children_gradient(factors, uniform, grad_sums, more, work.grad_u);
     if (direct && gradients.weight != nullptr)
-      launch.weights_gradient(children, factors, uniform, grad_sums, more, gradients.weight);
+      beside.weights_gradient(children, factors, uniform, grad_sums, more, gradients.weight);
     if (iteration == 0 || !through_couplings) break;
 
     launch.products(grad_sums, work.grad_logits);
@@ -267,6 +274,7 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
     const int iterations = rule.bias_every_iteration ? static_cast<int>(last - first_done + 1) : 1;
     launch.bias_gradient(iterations, work.grad_sums, gradients.bias);
   }
+  if (fork) fork->join();
   if (gradients.children != nullptr)
     launch.rows_from(shape.children * shape.child_dim, work.grad_u, gradients.children);
 }

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "remcaps/kernels/cuda_launch.cuh"
+#include "remcaps/kernels/eight.cuh"
 #include "remcaps/kernels/pointwise_kernels.h"
 
 namespace remcaps::kernels::cuda {
@@ -72,39 +73,6 @@ __global__ void squash_gradient_kernel(CapsuleMap shape, const T* __restrict__ m
   for (int64_t d = 0; d < shape.dim; ++d)
     put(grad_map + offset + d * shape.dim_stride,
         fmaf(factor, grad[d], pull * to_float(s[d * shape.dim_stride])));
-}
-
-// Eight numbers that follow each other and begin at a multiple of 16 bytes.
-struct alignas(16) Eight {
-  float x[8];
-};
-
-__device__ inline Eight load8(const float* from) {
-  Eight eight;
-  reinterpret_cast<float4*>(eight.x)[0] = reinterpret_cast<const float4*>(from)[0];
-  reinterpret_cast<float4*>(eight.x)[1] = reinterpret_cast<const float4*>(from)[1];
-  return eight;
-}
-__device__ inline Eight load8(const __nv_bfloat16* from) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(from);
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-  Eight eight;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {  // a bfloat16 is the upper half of a float
-    eight.x[2 * i] = __uint_as_float(words[i] << 16);
-    eight.x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
-  }
-  return eight;
-}
-__device__ inline void store8(float* to, const Eight& eight) {
-  reinterpret_cast<float4*>(to)[0] = reinterpret_cast<const float4*>(eight.x)[0];
-  reinterpret_cast<float4*>(to)[1] = reinterpret_cast<const float4*>(eight.x)[1];
-}
-__device__ inline void store8(__nv_bfloat16* to, const Eight& eight) {
-  __nv_bfloat162 pairs[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(eight.x[2 * i], eight.x[2 * i + 1]);
-  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
 }
 
 __device__ inline float dot(const Eight& a, const Eight& b) {

@@ -101,43 +101,66 @@ __global__ void softmax_gradient(Dims dims, const float* __restrict__ couplings,
   }
 }
 
-constexpr int kSquashRows = 16;
+// A block of the squash kernels: images x dimensions x parts. The parts share the chunks of a sum,
+// which one thread alone would wait for one after another.
+constexpr int kSquashImages = 16, kSquashDims = 16, kSquashParts = 4;
 
-// Sums a value over the threads of one image, [kSquashRows][32] -> each thread of that image.
-__device__ inline float sum_over_rows(float value, float (*shared)[kWarp]) {
-  __syncthreads();
-  shared[threadIdx.y][threadIdx.x] = value;
-  __syncthreads();
-  float sum = 0;
-  for (int row = 0; row < kSquashRows; ++row) sum += shared[row][threadIdx.x];
-  return sum;
-}
-
-__device__ inline float sum_of_chunks(const float* partial, int chunks, int64_t stride) {
-  float sum = 0;
+// A parent's numbers of kSquashImages images. Every call must be made by the whole block.
+class SquashBlock {
+ public:
+  // sum over chunks of partial[chunk * stride], each thread of a (dimension, image) gets it.
+  __device__ float sum_of_chunks(const float* partial, int chunks, int64_t stride, bool valid) {
+    __shared__ float parts[kSquashParts][kSquashDims][kSquashImages];
+    float sum = 0;
+    if (valid) {
 #pragma unroll 8
-  for (int chunk = 0; chunk < chunks; ++chunk) sum += partial[chunk * stride];
-  return sum;
-}
+      for (int chunk = threadIdx.z; chunk < chunks; chunk += kSquashParts)
+        sum += partial[chunk * stride];
+    }
+    __syncthreads();
+    parts[threadIdx.z][threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    sum = 0;
+#pragma unroll
+    for (int part = 0; part < kSquashParts; ++part) sum += parts[part][threadIdx.y][threadIdx.x];
+    return sum;
+  }
 
-// x: 32 images, y: parent; 32 x kSquashRows threads.
-__global__ void squash_sums(Dims dims, SquashArguments a) {
-  __shared__ float shared[kSquashRows][kWarp];
-  const int image = blockIdx.x * kWarp + threadIdx.x, j = blockIdx.y;
-  const bool has_image = image < dims.padded;
+  // Sums a value over an image's dimensions.
+  __device__ float sum_over_dims(float value) {
+    __shared__ float values[kSquashDims][kSquashImages];
+    __syncthreads();
+    if (threadIdx.z == 0) values[threadIdx.y][threadIdx.x] = value;
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int d = 0; d < kSquashDims; ++d) sum += values[d][threadIdx.x];
+    return sum;
+  }
+};
+
+// x: block of images, y: parent.
+__global__ void __launch_bounds__(kSquashImages* kSquashDims* kSquashParts)
+    squash_sums(Dims dims, SquashArguments a) {
+  SquashBlock block;
+  const int image = blockIdx.x * kSquashImages + threadIdx.x, j = blockIdx.y;
   const int64_t stride = int64_t(dims.parents) * dims.parent_dim * dims.padded;
+  const bool writes = threadIdx.z == 0;
   float n2 = 0;
-  for (int d = threadIdx.y; has_image && d < dims.parent_dim; d += kSquashRows) {
-    const int row = j * dims.parent_dim + d;
+  for (int d0 = 0; d0 < dims.parent_dim; d0 += kSquashDims) {
+    const int d = d0 + threadIdx.y, row = j * dims.parent_dim + d;
+    const bool valid = image < dims.padded && d < dims.parent_dim;
     const int64_t at = int64_t(row) * dims.padded + image;
-    float sum = a.scale * sum_of_chunks(a.partial + at, a.chunks, stride);
+    float sum = a.scale * block.sum_of_chunks(a.partial + at, a.chunks, stride, valid);
+    if (!valid) continue;
     if (a.bias != nullptr) sum += a.bias[row];
-    a.sums[at] = sum;
+    if (writes) a.sums[at] = sum;
     n2 = fmaf(sum, sum, n2);
   }
-  n2 = sum_over_rows(n2, shared);
+  n2 = block.sum_over_dims(n2);
   const float factor = squash_factor(n2, a.epsilon);
-  for (int d = threadIdx.y; has_image && d < dims.parent_dim; d += kSquashRows) {
+  if (!writes || image >= dims.padded) return;
+  for (int d = threadIdx.y; d < dims.parent_dim; d += kSquashDims) {
     const int64_t at = int64_t(j * dims.parent_dim + d) * dims.padded + image;
     const float pose = factor * a.sums[at];
     a.poses[at] = pose;
@@ -147,26 +170,32 @@ __global__ void squash_sums(Dims dims, SquashArguments a) {
 }
 
 // Threads as in squash_sums.
-__global__ void squash_gradient(Dims dims, SquashGradientArguments a) {
-  __shared__ float shared[kSquashRows][kWarp];
-  const int image = blockIdx.x * kWarp + threadIdx.x, j = blockIdx.y;
-  const bool has_image = image < dims.padded;
+__global__ void __launch_bounds__(kSquashImages* kSquashDims* kSquashParts)
+    squash_gradient(Dims dims, SquashGradientArguments a) {
+  SquashBlock block;
+  const int image = blockIdx.x * kSquashImages + threadIdx.x, j = blockIdx.y;
   const int64_t stride = int64_t(dims.parents) * dims.parent_dim * dims.padded;
+  const bool writes = threadIdx.z == 0;
   float n2 = 0, along = 0;
-  for (int d = threadIdx.y; has_image && d < dims.parent_dim; d += kSquashRows) {
+  for (int d0 = 0; d0 < dims.parent_dim; d0 += kSquashDims) {
+    const int d = d0 + threadIdx.y;
+    const bool valid = image < dims.padded && d < dims.parent_dim;
     const int64_t at = int64_t(j * dims.parent_dim + d) * dims.padded + image;
-    float grad = a.fresh ? 0.0F : a.carried[at];
-    if (a.chunks > 0) grad += sum_of_chunks(a.partial + at, a.chunks, stride);
+    float grad = 0;
+    if (a.chunks > 0) grad = block.sum_of_chunks(a.partial + at, a.chunks, stride, valid);
+    if (!valid || !writes) continue;
+    if (!a.fresh) grad += a.carried[at];
     a.carried[at] = grad;
     const float sum = a.sums[at];
     n2 = fmaf(sum, sum, n2);
     along = fmaf(sum, grad, along);
   }
-  n2 = sum_over_rows(n2, shared);
-  along = sum_over_rows(along, shared);
+  n2 = block.sum_over_dims(n2);
+  along = block.sum_over_dims(along);
   const float factor = squash_factor(n2, a.epsilon);
   const float twice_slope = squash_twice_slope(n2, a.epsilon);
-  for (int d = threadIdx.y; has_image && d < dims.parent_dim; d += kSquashRows) {
+  if (!writes || image >= dims.padded) return;
+  for (int d = threadIdx.y; d < dims.parent_dim; d += kSquashDims) {
     const int64_t at = int64_t(j * dims.parent_dim + d) * dims.padded + image;
     a.grad_sums[at] = fmaf(factor, a.carried[at], twice_slope * along * a.sums[at]);
   }
@@ -197,7 +226,11 @@ dim3 transpose_grid(const Dims& dims, int64_t size) {
 }
 
 dim3 squash_grid(const Dims& dims) {
-  return dim3(blocks_for(dims.padded, kWarp), dims.parents);
+  return dim3(blocks_for(dims.padded, kSquashImages), dims.parents);
+}
+
+dim3 squash_threads() {
+  return dim3(kSquashImages, kSquashDims, kSquashParts);
 }
 
 }  // namespace
@@ -228,12 +261,12 @@ void RoutingSteps::softmax_backward(const float* couplings, float* gradient) con
 }
 
 void RoutingSteps::squash(const SquashArguments& arguments) const {
-  squash_sums<<<squash_grid(dims_), dim3(kWarp, kSquashRows), 0, stream_>>>(dims_, arguments);
+  squash_sums<<<squash_grid(dims_), squash_threads(), 0, stream_>>>(dims_, arguments);
   check_launch("squash_sums");
 }
 
 void RoutingSteps::squash_backward(const SquashGradientArguments& arguments) const {
-  squash_gradient<<<squash_grid(dims_), dim3(kWarp, kSquashRows), 0, stream_>>>(dims_, arguments);
+  squash_gradient<<<squash_grid(dims_), squash_threads(), 0, stream_>>>(dims_, arguments);
   check_launch("squash_gradient");
 }
 

@@ -74,7 +74,7 @@ DrCapsNet::DrCapsNet(const ModelContext& context, const DrCapsNetOptions& option
 
 Tensor DrCapsNet::children(const Tensor& images, RoutingRecorder&) {
   Tensor map = images;
-  for (auto& conv : convs_) map = torch::relu(convolve(*conv, map, context().kernels));
+  for (auto& conv : convs_) map = convolve_relu(*conv, map, context().kernels);
   return primary_->forward(map);
 }
 

@@ -23,7 +23,7 @@ class ConvolveCuda : public ::testing::Test {
 TEST_F(ConvolveCuda, Bfloat16ConvolutionIsCloseToFloat32AndItsGradientsAreFloat32) {
   // A map of few channels that needs no gradient has its own way.
   for (const auto& [channels, first] : {std::pair{1, true}, {3, true}, {3, false}, {32, false}}) {
-    SCOPED_TRACE(testing::Message() << channels << " channels, first layer: " << first);
+    SCOPED_TRACE(::testing::Message() << channels << " channels, first layer: " << first);
     torch::nn::Conv2d layer(torch::nn::Conv2dOptions(channels, 64, 5).stride(2).padding(1));
     layer->to(device_);
     const Tensor images = torch::randn({8, channels, 14, 14}, device_).requires_grad_(!first);
