@@ -195,9 +195,12 @@ void check_augment(const AugmentOptions& options, const std::vector<int64_t>& im
     throw UsageError("augment.contrast: expected [lowest, highest]");
 }
 
+bool only_normalizes(const AugmentOptions& options) {
+  return options.pad == 0 && options.resize == 0 && options.crop == 0 && !options.standardize;
+}
+
 bool only_moves_pixels(const AugmentOptions& options) {
-  return options.pad == 0 && options.resize == 0 && options.crop == 0 && options.rotation == 0 &&
-         !jitters(options) && !options.standardize;
+  return only_normalizes(options) && options.rotation == 0 && !jitters(options);
 }
 
 std::vector<int64_t> augmented_shape(const AugmentOptions& options,

@@ -33,6 +33,9 @@ torch::Tensor augment_draws(const AugmentOptions& options, uint64_t seed, uint64
 /// another number of channels).
 void check_augment(const AugmentOptions& options, const std::vector<int64_t>& image);
 
+/// Whether evaluation does no more to an image than to normalise its channels.
+bool only_normalizes(const AugmentOptions& options);
+
 /// Whether training does no more to an image than to shift it, flip it and normalise its channels.
 bool only_moves_pixels(const AugmentOptions& options);
 

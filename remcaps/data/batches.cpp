@@ -129,6 +129,12 @@ Batch BatchSource::evaluation_batch(int64_t first, int64_t count) const {
         first, first + count, size_);
   const at::NoGradGuard no_grad;
   count = std::min(count, size_ - first);
+  if (resident_ && only_normalizes(batch_augment_) && has_fused_batch(dataset_.images)) {
+    FusedBatch made =
+        fused_evaluation_batch(dataset_.images, dataset_.labels, first, count,
+                               {.mean = batch_augment_.mean, .deviation = batch_augment_.std});
+    return {.images = made.images, .labels = made.labels, .indices = made.indices};
+  }
   Batch batch;
   batch.indices = torch::arange(first, first + count,
                                 torch::TensorOptions().dtype(torch::kInt64).device(device_));

@@ -1,5 +1,5 @@
-// The two ends of a training step on raw pointers: a batch made of a data set's bytes, and what the
-// step adds to its epoch's sums.
+// The two ends of a step on raw pointers: a batch made of a data set's bytes, and what the step
+// adds to the sums of its epoch or of its evaluation.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,14 @@
 
 namespace remcaps::kernels::cuda {
 
-/// A data set on the device, the epoch's order and random numbers.
+/// A data set on the device, and which of its images: a step of an epoch with an order and random
+/// numbers, or without an order the images from `first` on.
 struct BatchInput {
   static constexpr int kMostChannels = 4;
   const uint8_t* images = nullptr;   ///< [N, C, H, W]
   const int64_t* labels = nullptr;   ///< [N]
-  const int64_t* order = nullptr;    ///< [N]
+  const int64_t* order = nullptr;    ///< [N], or null
+  int64_t first = 0;                 ///< where there is no order
   const int64_t* step = nullptr;     ///< [1]: the batch begins at order[step * batch]
   const float* row_draws = nullptr;  ///< [N], uniform in 0..1; likewise the next two
   const float* column_draws = nullptr;
@@ -34,6 +36,12 @@ void make_batch(const BatchInput& input, int64_t* indices, int64_t* labels, floa
 void add_to_sums(int64_t batch, int64_t classes, const float* loss, const float* activations,
                  const int64_t* labels, const int64_t* step, double* loss_sum, int64_t* correct,
                  int64_t* bad_step, cudaStream_t stream);
+
+/// batch_loss = loss; confusion [J, J], with the labels in rows, counts the answers of
+/// activations [B, J].
+void add_to_evaluation(int64_t batch, int64_t classes, const float* loss, const float* activations,
+                       const int64_t* labels, float* batch_loss, int64_t* confusion,
+                       cudaStream_t stream);
 
 }  // namespace remcaps::kernels::cuda
 #endif

@@ -2,6 +2,7 @@
 
 #include "remcaps/base/error.h"
 #ifdef REMCAPS_CUDA
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -10,6 +11,8 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 #endif
 
 namespace remcaps {
@@ -26,23 +29,24 @@ bool has_device_graphs([[maybe_unused]] torch::Device device) {
 
 namespace {
 
-// One for a device and the whole process: torch keeps memory and workspaces for every stream.
-c10::cuda::CUDAStream own_stream(torch::Device device) {
+// One for a lane of a device and the whole process: torch keeps memory and workspaces for every
+// stream.
+c10::cuda::CUDAStream own_stream(torch::Device device, int64_t lane) {
   static std::mutex mutex;
-  static std::map<int, c10::cuda::CUDAStream> streams;
+  static std::map<std::pair<int, int64_t>, c10::cuda::CUDAStream> streams;
   const std::lock_guard<std::mutex> lock(mutex);
   const int index = device.has_index() ? device.index() : c10::cuda::current_device();
-  const auto found = streams.find(index);
+  const auto found = streams.find({index, lane});
   if (found != streams.end()) return found->second;
   const auto stream =
       c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(index));
-  return streams.emplace(index, stream).first->second;
+  return streams.emplace(std::pair(index, lane), stream).first->second;
 }
 
 }  // namespace
 
 struct OwnStream::State {
-  explicit State(torch::Device device) : stream(own_stream(device)), guard(stream) {}
+  explicit State(torch::Device device) : stream(own_stream(device, /*lane=*/0)), guard(stream) {}
   c10::cuda::CUDAStream stream;
   c10::cuda::CUDAStreamGuard guard;
 };
@@ -57,6 +61,49 @@ OwnStream::~OwnStream() {
   // Not torch's call, which throws: an error of the device has been, or will be, reported
   // elsewhere.
   if (state_) cudaStreamSynchronize(state_->stream.stream());
+}
+
+struct Lanes::State {
+  State(torch::Device device, int64_t count)
+      : streams{c10::cuda::getCurrentCUDAStream(device.index())} {
+    at::cuda::CUDAEvent begin;
+    begin.record(streams[0]);
+    for (int64_t lane = 1; lane < count; ++lane) {
+      streams.push_back(own_stream(device, lane));
+      begin.block(streams.back());
+    }
+  }
+  void join() {
+    for (size_t lane = 1; lane < streams.size(); ++lane) {
+      at::cuda::CUDAEvent end;
+      end.record(streams[lane]);
+      end.block(streams[0]);
+    }
+  }
+  std::vector<c10::cuda::CUDAStream> streams;
+};
+
+Lanes::Lanes(torch::Device device, int64_t count) {
+  if (has_device_graphs(device) && count > 1) state_ = std::make_unique<State>(device, count);
+}
+
+Lanes::~Lanes() {
+  try {
+    join();
+  } catch (const std::exception&) {
+    // The device's error has been, or will be, reported elsewhere.
+  }
+}
+
+void Lanes::on(int64_t lane, const std::function<void()>& work) {
+  if (!state_) return work();
+  const c10::cuda::CUDAStreamGuard guard(state_->streams.at(static_cast<size_t>(lane)));
+  work();
+}
+
+void Lanes::join() {
+  const auto state = std::move(state_);
+  if (state) state->join();
 }
 
 struct DeviceGraph::State {
@@ -106,6 +153,14 @@ void DeviceGraph::replay() {
 struct OwnStream::State {};
 OwnStream::OwnStream(torch::Device) {}
 OwnStream::~OwnStream() = default;
+
+struct Lanes::State {};
+Lanes::Lanes(torch::Device, int64_t) {}
+Lanes::~Lanes() = default;
+void Lanes::on(int64_t, const std::function<void()>& work) {
+  work();
+}
+void Lanes::join() {}
 
 struct DeviceGraph::State {
   std::function<void()> work;

@@ -26,6 +26,28 @@ class OwnStream {
   std::unique_ptr<State> state_;
 };
 
+/// Pieces of work that do not depend on each other, side by side: a small one leaves much of a GPU
+/// idle. Every lane is a stream; lane 0 is the stream that is current where the lanes begin. They
+/// see what was done there before, and what is done there after join() sees theirs. A tensor that
+/// is made in one lane must not be used in another, and one made before and used in them must live
+/// until the join. May be recorded. Where there are no device graphs, the work just runs.
+class Lanes {
+ public:
+  Lanes(torch::Device device, int64_t count);
+  ~Lanes();  ///< joins, so that an exception leaves no lane behind
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+
+  /// Calls `work` at once, with the lane's stream as the current one. Pieces of one lane follow
+  /// each other.
+  void on(int64_t lane, const std::function<void()>& work);
+  void join();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;  // none where there is one lane, or no streams
+};
+
 /// A recording. What it calls must have run before (cuDNN's choice of algorithms, workspaces), must
 /// not wait for the device, and must not depend on host values that change: the replay repeats the
 /// same kernels on the same memory. Where there are no device graphs, the work itself is kept and

@@ -1,5 +1,5 @@
-// A training step's batch and its sums, a kernel each: on a GPU, where the plain versions are
-// thirty launches of a few microseconds.
+// A batch and its sums, a kernel each: on a GPU, where the plain versions are thirty launches of a
+// few microseconds.
 #pragma once
 
 #include <torch/types.h>
@@ -32,7 +32,11 @@ FusedBatch fused_batch(const torch::Tensor& images, const torch::Tensor& labels,
                        const EpochDraws& draws, const torch::Tensor& step, int64_t batch,
                        const PixelAugment& augment);
 
-/// Whether there is a kernel for a step's sums: float32 loss [] and activations [B, J].
+/// Images [first, first + count) as they are, normalised; of `augment` mean and deviation count.
+FusedBatch fused_evaluation_batch(const torch::Tensor& images, const torch::Tensor& labels,
+                                  int64_t first, int64_t count, const PixelAugment& augment);
+
+/// Whether there is a kernel for a batch's sums: float32 loss [] and activations [B, J].
 bool has_fused_sums(const torch::Tensor& loss, const torch::Tensor& activations);
 
 /// In place: loss_sum (float64 []) += B loss, correct (int64 []) += right answers, and
@@ -41,5 +45,11 @@ void add_to_fused_sums(const torch::Tensor& loss, const torch::Tensor& activatio
                        const torch::Tensor& labels, const torch::Tensor& step,
                        const torch::Tensor& loss_sum, const torch::Tensor& correct,
                        const torch::Tensor& bad_step);
+
+/// In place: batch_loss (float32 []) becomes the loss, and confusion (int64 [J * J], the labels in
+/// rows) counts the answers.
+void add_to_fused_evaluation(const torch::Tensor& loss, const torch::Tensor& activations,
+                             const torch::Tensor& labels, const torch::Tensor& batch_loss,
+                             const torch::Tensor& confusion);
 
 }  // namespace remcaps

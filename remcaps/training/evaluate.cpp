@@ -2,10 +2,14 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/kernels/fused_batch.h"
 #include "remcaps/training/memory.h"
 
 namespace remcaps {
 namespace {
+
+// Batches of a recorded pass under way at a time. Each more costs a batch's activations.
+constexpr int64_t kRecordedLanes = 2;
 
 // Puts a network into evaluation mode, and back.
 class EvaluationMode {
@@ -24,15 +28,16 @@ class EvaluationMode {
   bool was_training_;
 };
 
-// Calls `body(batch, forward, first)` for every batch, in order.
+// Calls `body(batch, forward, index)` for every batch, in order; batch `index` runs in lane
+// `index % lanes`.
 template <typename Body>
 void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
-                    const ForwardOptions& forward_options, const Body& body) {
+                    const ForwardOptions& forward_options, int64_t lanes, const Body& body) {
   torch::NoGradGuard no_grad;
   EvaluationMode mode(model);
-  for (int64_t first = 0; first < source.size(); first += options.batch) {
-    const int64_t count = std::min(options.batch, source.size() - first);
-    const Batch batch = source.evaluation_batch(first, count);
+  Lanes side_by_side(source.device(), lanes);
+  const auto run = [&](int64_t index) {
+    const Batch batch = source.evaluation_batch(index * options.batch, options.batch);
     mark(options.clock, "batch");
     Forward forward;
     {
@@ -42,9 +47,12 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
     }
     forward.activations = forward.activations.to(torch::kFloat32);
     mark(options.clock, "forward");
-    body(batch, forward, first);
+    body(batch, forward, index);
     mark(options.clock, "sums");
-  }
+  };
+  for (int64_t index = 0; index < source.batches(options.batch); ++index)
+    side_by_side.on(index % lanes, [&run, index] { run(index); });
+  side_by_side.join();
 }
 
 // The forward pass, loss and sums of every batch.
@@ -54,35 +62,55 @@ void add_batches(CapsNet& model, const BatchSource& source, const EvaluateOption
   const bool reconstruct = options.reconstruction > 0 && model.has_decoder();
   ForwardOptions forward_options = options.forward;
   forward_options.reconstruct = forward_options.reconstruct || reconstruct;
-  Tensor loss_sum = sums.losses[0], batch_loss_sum = sums.losses[1], confusion = sums.confusion;
   for_each_batch(
-      model, source, options, forward_options,
-      [&](const Batch& batch, const Forward& forward, int64_t first) {
-        const int64_t count = batch.labels.size(0);
+      model, source, options, forward_options, sums.lanes(),
+      [&](const Batch& batch, const Forward& forward, int64_t index) {
         Tensor loss =
             margin_loss(forward.activations, batch.labels, options.margin, options.kernels);
         if (reconstruct)
           loss = loss +
                  options.reconstruction *
                      reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);
-        loss = loss.to(torch::kFloat64);
-        batch_loss_sum += loss;
-        loss_sum += loss * count;
-        const Tensor cell = batch.labels * classes + forward.activations.argmax(1);  // [B]
-        confusion.scatter_add_(0, cell, torch::ones_like(cell));
+        Tensor batch_loss = sums.losses[index], confusion = sums.confusion[index % sums.lanes()];
+        if (options.kernels == KernelPath::kFused && has_fused_sums(loss, forward.activations)) {
+          add_to_fused_evaluation(loss, forward.activations, batch.labels, batch_loss, confusion);
+        } else {
+          batch_loss.copy_(loss);
+          const Tensor cell = batch.labels * classes + forward.activations.argmax(1);  // [B]
+          confusion.scatter_add_(0, cell, torch::ones_like(cell));
+        }
         if (options.on_batch) options.on_batch(batch, forward);
-        if (options.on_progress) options.on_progress(first + count);
+        if (options.on_progress) options.on_progress(index * options.batch + batch.labels.size(0));
       });
+}
+
+struct MeanLosses {
+  double images = 0, batches = 0;  // Evaluation's loss and batch_mean_loss
+};
+
+// Of the losses (float32 [batches]) of batches of `batch` images, the last of which may have fewer.
+MeanLosses mean_losses(const Tensor& losses, const BatchSource& source, int64_t batch) {
+  const Tensor on_host = losses.cpu();
+  const auto loss = on_host.accessor<float, 1>();
+  MeanLosses means;
+  for (int64_t i = 0; i < loss.size(0); ++i) {
+    const int64_t images = std::min(batch, source.size() - i * batch);
+    means.images += static_cast<double>(loss[i]) * static_cast<double>(images);
+    means.batches += loss[i];
+  }
+  means.images /= static_cast<double>(source.size());
+  means.batches /= static_cast<double>(loss.size(0));
+  return means;
 }
 
 Evaluation read_back(const EvaluationSums& sums, const BatchSource& source, int64_t batch,
                      int64_t classes) {
   Evaluation result;
   result.samples = source.size();
-  const Tensor losses = sums.losses.cpu();
-  result.loss = losses[0].item<double>() / static_cast<double>(result.samples);
-  result.batch_mean_loss = losses[1].item<double>() / static_cast<double>(source.batches(batch));
-  result.confusion = sums.confusion.view({classes, classes}).cpu();
+  const MeanLosses means = mean_losses(sums.losses, source, batch);
+  result.loss = means.images;
+  result.batch_mean_loss = means.batches;
+  result.confusion = sums.confusion.cpu().sum(0).view({classes, classes});
   result.accuracy = static_cast<double>(result.confusion.diagonal().sum().item<int64_t>()) /
                     static_cast<double>(result.samples);
   return result;
@@ -90,19 +118,16 @@ Evaluation read_back(const EvaluationSums& sums, const BatchSource& source, int6
 
 }  // namespace
 
-EvaluationSums EvaluationSums::zeros(int64_t classes, torch::Device device) {
+EvaluationSums EvaluationSums::zeros(int64_t batches, int64_t lanes, int64_t classes,
+                                     torch::Device device) {
   const auto options = torch::TensorOptions().device(device);
-  return {torch::zeros({2}, options.dtype(torch::kFloat64)),
-          torch::zeros({classes * classes}, options.dtype(torch::kInt64))};
-}
-
-void EvaluationSums::reset() {
-  losses.zero_();
-  confusion.zero_();
+  return {torch::zeros({batches}, options.dtype(torch::kFloat32)),
+          torch::zeros({lanes, classes * classes}, options.dtype(torch::kInt64))};
 }
 
 Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
-  const EvaluationSums sums = EvaluationSums::zeros(model.classes(), source.device());
+  const EvaluationSums sums = EvaluationSums::zeros(source.batches(options.batch), /*lanes=*/1,
+                                                    model.classes(), source.device());
   add_batches(model, source, options, sums);
   return read_back(sums, source, options.batch, model.classes());
 }
@@ -111,9 +136,10 @@ EvaluationPass::EvaluationPass(CapsNet& model, const BatchSource& source,
                                const EvaluateOptions& options, bool record)
     : model_(model),
       source_(source),
-      sums_(EvaluationSums::zeros(model.classes(), source.device())),
-      graph_(source.device()),
-      records_(record && has_device_graphs(source.device()) && source.stays_on_device()) {
+      records_(record && has_device_graphs(source.device()) && source.stays_on_device()),
+      sums_(EvaluationSums::zeros(source.batches(options.batch), records_ ? kRecordedLanes : 1,
+                                  model.classes(), source.device())),
+      graph_(source.device()) {
   options_.batch = options.batch;
   options_.margin = options.margin;
   options_.reconstruction = options.reconstruction;
@@ -128,7 +154,7 @@ Evaluation EvaluationPass::run() {
 
 double EvaluationPass::loss() {
   pass();
-  return sums_.losses[0].item<double>() / static_cast<double>(source_.size());
+  return mean_losses(sums_.losses, source_, options_.batch).images;
 }
 
 void EvaluationPass::pass() {
@@ -140,7 +166,7 @@ void EvaluationPass::pass() {
 }
 
 void EvaluationPass::work() {
-  sums_.reset();
+  sums_.confusion.zero_();
   add_batches(model_, source_, options_, sums_);
 }
 
@@ -165,15 +191,15 @@ int64_t search_batch(const CapsNet& model, torch::Device device) {
 
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                             const EvaluateOptions& options) {
-  Tensor sum =
-      torch::zeros({}, torch::TensorOptions().device(source.device()).dtype(torch::kFloat64));
-  for_each_batch(model, source, options, ForwardOptions{},
-                 [&](const Batch& batch, const Forward& forward, int64_t) {
-                   const Tensor loss = margin_loss(forward.activations, batch.labels,
-                                                   options.margin, options.kernels);
-                   sum += loss.to(torch::kFloat64) * batch.labels.size(0);
+  Tensor losses =
+      torch::zeros({source.batches(options.batch)},
+                   torch::TensorOptions().device(source.device()).dtype(torch::kFloat32));
+  for_each_batch(model, source, options, ForwardOptions{}, /*lanes=*/1,
+                 [&](const Batch& batch, const Forward& forward, int64_t index) {
+                   losses[index].copy_(margin_loss(forward.activations, batch.labels,
+                                                   options.margin, options.kernels));
                  });
-  return sum.item<double>() / static_cast<double>(source.size());
+  return mean_losses(losses, source, options.batch).images;
 }
 
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,

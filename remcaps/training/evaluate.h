@@ -52,17 +52,20 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const Mar
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                             const EvaluateOptions& options);
 
-/// What the batches of a pass are summed up in, on their device.
+/// What the batches of a pass leave behind, on their device. Losses are added up on the host, in
+/// the order of the batches: the sum does not depend on how many of them ran at once.
 struct EvaluationSums {
-  torch::Tensor losses;     ///< float64 [2]: the sum over images, the sum of the batches' means
-  torch::Tensor confusion;  ///< int64 [classes * classes]
+  torch::Tensor losses;     ///< float32 [batches]: the mean of each
+  torch::Tensor confusion;  ///< int64 [lanes, classes * classes]
 
-  static EvaluationSums zeros(int64_t classes, torch::Device device);
-  void reset();
+  static EvaluationSums zeros(int64_t batches, int64_t lanes, int64_t classes,
+                              torch::Device device);
+  int64_t lanes() const { return confusion.size(0); }
 };
 
 /// evaluate() again and again, while the weights change where they lie. On a GPU every pass is a
 /// replay of a CUDA graph of the whole, the first one too: losses that are compared are made alike.
+/// Two of its batches are under way at a time, since one does not fill a GPU.
 class EvaluationPass {
  public:
   /// Of the options batch, margin, reconstruction, bf16 and kernels count. Without `record`, or
@@ -72,7 +75,7 @@ class EvaluationPass {
                  bool record);
 
   Evaluation run();
-  /// Evaluation::loss alone, the one number that is read back then.
+  /// Evaluation::loss alone.
   double loss();
 
  private:
@@ -83,9 +86,9 @@ class EvaluationPass {
   CapsNet& model_;
   const BatchSource& source_;
   EvaluateOptions options_;
+  bool records_;
   EvaluationSums sums_;
   DeviceGraph graph_;
-  bool records_;
 };
 
 /// Images in a batch of the threshold search: 128, and more on a GPU, which 128 do not fill, where

@@ -294,6 +294,34 @@ TEST(BatchSource, StepThatTheDeviceCountsHasTheSameBatch) {
     }
 }
 
+TEST(BatchSource, EvaluationBatchIsTheSameOnEveryDevice) {
+  AugmentOptions varies;  // what training draws is no part of it
+  varies.shift = 2;
+  varies.flip = true;
+  varies.rotation = 10;
+  varies.brightness = 0.25;
+  varies.mean = {0.2, 0.4, 0.5};
+  varies.std = {0.3};
+  AugmentOptions crops = varies, standardizes = varies;
+  crops.crop = 6;
+  standardizes.standardize = true;
+  const Dataset set = noisy_set(50, 3, 9);
+  for (const std::string& device : kernel_devices())
+    for (const AugmentOptions& options : {AugmentOptions(), varies, crops, standardizes}) {
+      SCOPED_TRACE(device);
+      const BatchSource source(set, options, torch::Device(device));
+      for (const int64_t first : {0, 16, 48}) {  // the last batch has 2
+        const Batch found = source.evaluation_batch(first, 16);
+        const int64_t count = std::min<int64_t>(16, 50 - first);
+        EXPECT_TRUE(torch::equal(found.indices.cpu(), torch::arange(first, first + count)));
+        EXPECT_TRUE(torch::equal(found.labels.cpu(), set.labels.narrow(0, first, count)));
+        EXPECT_TRUE(torch::allclose(found.images.cpu(),
+                                    prepare_images(set.images.narrow(0, first, count), options),
+                                    1e-5, 1e-6));
+      }
+    }
+}
+
 TEST(BatchSource, ResizingOnceEqualsResizingEveryBatch) {
   const Dataset set = noisy_set(5, 3, 16);
   AugmentOptions options;

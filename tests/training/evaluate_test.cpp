@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "remcaps/kernels/fused_batch.h"
+#include "tests/kernels/kernel_testing.h"
 #include "tests/training/tiny_network.h"
 
 namespace remcaps {
@@ -44,6 +48,46 @@ TEST(Evaluate, ConfusionMatrixHasTrueClassesInRows) {
               (f.data.labels == k).sum().item<int64_t>());
   EXPECT_DOUBLE_EQ(result.accuracy, result.confusion.diagonal().sum().item<double>() / 50);
 }
+
+TEST(Evaluate, FusedSumsAreThePlainOnes) {
+  for (const std::string& device : kernel_devices()) {
+    SCOPED_TRACE(device);
+    Evaluated f;
+    f.model->to(torch::Device(device));
+    const BatchSource source(tiny_images(700, 0), f.recipe.dataset.augment, torch::Device(device));
+    EvaluateOptions options;
+    options.batch = 512;  // the last one has 188
+    const Evaluation fused = evaluate(*f.model, source, options);
+    options.kernels = KernelPath::kReference;
+    const Evaluation plain = evaluate(*f.model, source, options);
+    EXPECT_TRUE(torch::equal(fused.confusion, plain.confusion));
+    EXPECT_NEAR(fused.loss, plain.loss, 1e-5 * plain.loss);
+    EXPECT_NEAR(fused.batch_mean_loss, plain.batch_mean_loss, 1e-5 * plain.batch_mean_loss);
+  }
+}
+
+#ifdef REMCAPS_CUDA
+TEST(EvaluateCuda, FusedSumsAnswerAsArgmaxDoes) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
+  constexpr int64_t kBatch = 300, kClasses = 5;
+  const torch::Device device("cuda");
+  // Few different numbers: most rows have equal ones, some have one that is none.
+  Tensor activations =
+      torch::randint(0, 4, {kBatch, kClasses}, torch::TensorOptions(device).dtype(torch::kFloat32));
+  activations.masked_fill_(torch::rand_like(activations) < 0.05, std::nan(""));
+  const Tensor labels =
+      torch::arange(kBatch, torch::TensorOptions(device).dtype(torch::kInt64)) % kClasses;
+  const Tensor loss = torch::full({}, 0.75F, activations.options());
+  const Tensor batch_loss = torch::zeros({}, activations.options());
+  const Tensor found = torch::ones({kClasses * kClasses}, labels.options());
+  ASSERT_TRUE(has_fused_sums(loss, activations));
+  add_to_fused_evaluation(loss, activations, labels, batch_loss, found);
+  const Tensor cell = labels * kClasses + activations.argmax(1);
+  const Tensor expected = torch::ones_like(found).scatter_add_(0, cell, torch::ones_like(cell));
+  EXPECT_TRUE(torch::equal(found, expected));
+  EXPECT_EQ(batch_loss.item<float>(), 0.75F);
+}
+#endif
 
 TEST(Evaluate, CallbackSeesEveryImageOnceInOrderAndTheModeIsRestored) {
   Evaluated f;

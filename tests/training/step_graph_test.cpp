@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "remcaps/base/error.h"
 #include "remcaps/pruning/threshold_search.h"
 #include "remcaps/training/evaluate.h"
 #include "remcaps/training/launch.h"
@@ -194,6 +195,94 @@ TEST_P(StepGraphTest, RecordedPassSeesTheWeightsAsTheyAre) {
     const torch::NoGradGuard no_grad;
     f.model->named_parameters()["class.weight"].mul_(-0.7);
   }
+}
+
+// Convolutions and routing with workspaces of their own, in two lanes on a GPU.
+TEST_P(StepGraphTest, RecordedPassOfACapsuleNetworkIsItsEvaluation) {
+  constexpr int64_t kCount = 40;
+  const OwnStream stream(device());
+  Recipe recipe = tiny_recipe("{model: {name: dr-capsnet}}");
+  const auto model = build_model(recipe, {.input = {1, 20, 20}, .classes = 10});
+  model->to(device());
+  Dataset data;
+  data.images = torch::randint(0, 256, {kCount, 1, 20, 20}, torch::kUInt8);
+  data.labels = torch::arange(kCount) % 10;
+  const BatchSource source(data, recipe.dataset.augment, device());
+  for (const bool bf16 : {false, true}) {
+    if (bf16 && !device().is_cuda()) continue;
+    SCOPED_TRACE(bf16);
+    EvaluateOptions options;
+    options.batch = 16;  // the last one has 8
+    options.bf16 = bf16;
+    EvaluationPass pass(*model, source, options, /*record=*/true);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const Evaluation expected = evaluate(*model, source, options);
+      const Evaluation found = pass.run();
+      EXPECT_NEAR(found.loss, expected.loss, 1e-6 * expected.loss);
+      EXPECT_NEAR(found.batch_mean_loss, expected.batch_mean_loss, 1e-6 * expected.loss);
+      // Hardly trained, a network has near ties.
+      EXPECT_LE((found.confusion - expected.confusion).abs().sum().item<int64_t>(), 4);
+      EXPECT_EQ(found.confusion.sum().item<int64_t>(), kCount);
+      const torch::NoGradGuard no_grad;
+      for (Tensor& parameter : model->parameters()) parameter.mul_(1.05);
+    }
+  }
+}
+
+TEST_P(StepGraphTest, RecordedLanesSeeWhatWasDoneBeforeAndAreSeenAfter) {
+  constexpr int64_t kPieces = 7, kLanes = 3, kSide = 256;
+  const OwnStream stream(device());
+  const auto options = torch::TensorOptions().device(device()).dtype(torch::kFloat32);
+  Tensor input = torch::zeros({}, options);
+  Tensor pieces = torch::zeros({kPieces}, options), total = torch::zeros({}, options);
+  const auto work = [&] {
+    const Tensor doubled = input * 2;
+    Lanes lanes(device(), kLanes);
+    for (int64_t piece = 0; piece < kPieces; ++piece)
+      lanes.on(piece % kLanes, [&] {
+        // Of so many products that the lanes overlap, each with memory of its own.
+        const Tensor mean = torch::full({kSide, kSide}, 1.0 / kSide, options);
+        Tensor matrix = (doubled + static_cast<double>(piece)).expand({kSide, kSide}).contiguous();
+        for (int repeat = 0; repeat < 8; ++repeat) matrix = torch::mm(matrix, mean);
+        pieces[piece].copy_(matrix[kSide - 1][0]);
+      });
+    lanes.join();
+    total.copy_(pieces.sum());
+  };
+  work();
+  DeviceGraph graph(device());
+  graph.record(work);
+  for (const int64_t value : {1, 5, 20}) {
+    input.fill_(value);
+    graph.replay();
+    EXPECT_EQ(total.item<float>(), static_cast<float>(kPieces * 2 * value + 21));
+  }
+}
+
+TEST_P(StepGraphTest, LaneThatFailsLeavesNothingRecordedAndTheDeviceUsable) {
+  const OwnStream stream(device());
+  Tensor sum = torch::zeros({}, torch::TensorOptions().device(device()));
+  bool fails = false;
+  const auto work = [&] {
+    Lanes lanes(device(), 2);
+    lanes.on(1, [&] {
+      sum += 1;
+      check(!fails, "as it should");
+    });
+    lanes.join();
+  };
+  work();
+  DeviceGraph graph(device());
+  if (has_device_graphs(device())) {
+    fails = true;
+    EXPECT_THROW(graph.record(work), Error);
+    EXPECT_FALSE(graph.recorded());
+    fails = false;
+  }
+  graph.record(work);
+  graph.replay();
+  graph.replay();
+  EXPECT_EQ(sum.item<float>(), 3);
 }
 
 TEST_P(StepGraphTest, SearchWithRecordedPassesFindsThePlainSearchsThreshold) {
