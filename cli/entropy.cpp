@@ -165,7 +165,7 @@ void run_entropy(const EntropyCommand& command) {
   Result result;
   result.sparsity = measure_sparsity(*run.model);
   {
-    Progress bar("parse trees", 2 * source.size());
+    Progress bar("parse trees", source.size());
     evaluation.on_progress = [&bar](int64_t done) { bar.update(done); };
     const size_t trees = command.save.empty() ? static_cast<size_t>(command.trees) : SIZE_MAX;
     SplitMeasurement measured =

@@ -144,7 +144,7 @@ void run_eval(const EvalCommand& options) {
   const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   SplitMeasurement result;
   {
-    Progress bar("evaluating", 2 * source.size());  // plain and quantized
+    Progress bar("evaluating", source.size());
     evaluation.on_progress = [&bar](int64_t done) { bar.update(done); };
     result = measure_split(*run.model, source, quantizers, evaluation, /*scores=*/true);
   }
@@ -162,8 +162,8 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
   command
       ->add_option("run", options->path,
-                   "A run's folder (its best checkpoint, or its last where it was pruned) or a "
-                   "weights file")
+                   "A run's folder (its best checkpoint, or its last where it was pruned), a "
+                   "weights file or zoo:NAME")
       ->required();
   command
       ->add_option("--split", options->split, "train, validation, test or another the data set has")

@@ -53,6 +53,11 @@ void bind(ConfigSection& section, DecoderOptions& options) {
   section.key("decoder_hidden", options.hidden, {1, 1 << 20});
 }
 
+std::pair<Forward, Forward> CapsNet::forward_both(const Tensor& images, const ForwardOptions& first,
+                                                  const ForwardOptions& second) {
+  return {forward(images, first), forward(images, second)};
+}
+
 Tensor CapsNet::decode(const Tensor& masked_poses) {
   check(decoder_ != nullptr, "{}: has no decoder (recipe key model.decoder)", name_);
   return decoder_->forward(masked_poses);

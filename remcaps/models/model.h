@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "remcaps/base/config.h"
@@ -65,6 +66,12 @@ class CapsNet : public torch::nn::Module {
   /// images: float32 [B, C, H, W], normalised.
   virtual Forward forward(const Tensor& images, const ForwardOptions& options) = 0;
   Forward forward(const Tensor& images) { return forward(images, ForwardOptions{}); }
+
+  /// forward() with each of two options, at the cost of one where they differ in the couplings of
+  /// fully connected layers alone: a network may compute what lies below once.
+  virtual std::pair<Forward, Forward> forward_both(const Tensor& images,
+                                                   const ForwardOptions& first,
+                                                   const ForwardOptions& second);
 
   virtual std::vector<RoutingLayer> routing_layers() const = 0;
   virtual std::vector<LayerCost> costs() const = 0;

@@ -94,13 +94,35 @@ void StackedCapsNet::set_grids(std::vector<CapsuleGrid> grids) {
     if (grid.height > 1 || grid.width > 1) grids_.push_back(grid);
 }
 
-Forward StackedCapsNet::forward(const Tensor& images, const ForwardOptions& options) {
+void StackedCapsNet::check_images(const Tensor& images) const {
   check(images.dim() == 4 && images.size(1) == input().channels &&
             images.size(2) == input().height && images.size(3) == input().width,
         "{}: images [{}]; expected [B, {}, {}, {}]", name(), fmt::join(images.sizes(), ", "),
         input().channels, input().height, input().width);
+}
+
+Forward StackedCapsNet::forward(const Tensor& images, const ForwardOptions& options) {
+  check_images(images);
   RoutingRecorder recorder(name(), options, routing_layers_.size());
   Tensor capsules = children(images, recorder);
+  return route_up(std::move(capsules), recorder, options);
+}
+
+std::pair<Forward, Forward> StackedCapsNet::forward_both(const Tensor& images,
+                                                         const ForwardOptions& first,
+                                                         const ForwardOptions& second) {
+  // A routing layer in the backbone quantizes its couplings too: nothing below can be shared then.
+  if (routing_layers_.size() != layers_.size()) return CapsNet::forward_both(images, first, second);
+  check_images(images);
+  RoutingRecorder recorder(name(), first, routing_layers_.size());
+  const Tensor capsules = children(images, recorder);
+  Forward one = route_up(capsules, recorder, first);
+  RoutingRecorder again(name(), second, routing_layers_.size());
+  return {std::move(one), route_up(capsules, again, second)};
+}
+
+Forward StackedCapsNet::route_up(Tensor capsules, RoutingRecorder& recorder,
+                                 const ForwardOptions& options) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     const RoutingResult result = layers_[i]->forward(capsules, recorder.next());
     recorder.record(layer_names_[i], capsules, result,

@@ -11,6 +11,8 @@ class StackedCapsNet : public CapsNet {
  public:
   Forward forward(const Tensor& images, const ForwardOptions& options) override;
   using CapsNet::forward;
+  std::pair<Forward, Forward> forward_both(const Tensor& images, const ForwardOptions& first,
+                                           const ForwardOptions& second) override;
 
   std::vector<RoutingLayer> routing_layers() const override { return routing_layers_; }
   std::vector<LayerCost> costs() const override { return plan_.rows(); }
@@ -46,6 +48,11 @@ class StackedCapsNet : public CapsNet {
   double activation_epsilon_ = 0.0;
 
  private:
+  /// Error where images are not of the network's input shape.
+  void check_images(const Tensor& images) const;
+  /// From child capsules [B, I, D] up to the classes.
+  Forward route_up(Tensor capsules, RoutingRecorder& recorder, const ForwardOptions& options);
+
   ModelContext context_;
   NetworkPlan plan_;
   std::vector<std::string> layer_names_;

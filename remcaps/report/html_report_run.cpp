@@ -150,23 +150,21 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
   const std::vector<int64_t> map_size = images.shown_size();
   nlohmann::json layers;
 
-  Progress bar(run.weights.string(), 2 * source.size());
+  Progress bar(run.weights.string(), source.size());
   EvaluateOptions options;
   options.margin = run.recipe.loss.margin(run.epoch);
-  options.forward.trace = true;
-  options.forward.quantizers = quantizers;
   options.on_progress = [&](int64_t done) { bar.update(done); };
-  options.on_batch = [&](const Batch& batch, const Forward& forward) {
+  options.second.emplace();
+  options.second->trace = true;
+  options.second->quantizers = quantizers;
+  options.on_second = [&](const Batch& batch, const Forward& forward) {
     collector.add(forward, batch.labels);
     trees.add(batch, forward);
     explorer.add_quantized(forward, explorer_rows(batch, images.places()), map_size,
                            run.model->name());
     if (layers.is_null()) layers = layers_of(forward, run.recipe.quantize, quantizers);
   };
-  evaluate(*run.model, source, options);
-
-  options.forward.quantizers.clear();
-  options.on_progress = [&](int64_t done) { bar.update(source.size() + done); };
+  options.forward.trace = true;
   options.on_batch = [&](const Batch& batch, const Forward& forward) {
     couplings.add(forward);
     explorer.add_plain(forward, explorer_rows(batch, images.places()));

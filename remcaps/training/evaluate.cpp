@@ -1,5 +1,7 @@
 #include "remcaps/training/evaluate.h"
 
+#include <tuple>
+
 #include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/kernels/fused_batch.h"
@@ -39,14 +41,22 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
   const auto run = [&](int64_t index) {
     const Batch batch = source.evaluation_batch(index * options.batch, options.batch);
     mark(options.clock, "batch");
-    Forward forward;
+    Forward forward, second;
     {
       const torch::Device device = batch.images.device();
       const Autocast autocast(options.bf16 && device.is_cuda(), device);
-      forward = model.forward(batch.images, forward_options);
+      if (options.second)
+        std::tie(forward, second) =
+            model.forward_both(batch.images, forward_options, *options.second);
+      else
+        forward = model.forward(batch.images, forward_options);
     }
     forward.activations = forward.activations.to(torch::kFloat32);
     mark(options.clock, "forward");
+    if (options.second && options.on_second) {
+      second.activations = second.activations.to(torch::kFloat32);
+      options.on_second(batch, second);
+    }
     body(batch, forward, index);
     mark(options.clock, "sums");
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/loss.h"
@@ -27,6 +28,11 @@ struct EvaluateOptions {
   ForwardOptions forward;
   /// Called for every batch, on the device and before anything is read back.
   std::function<void(const Batch&, const Forward&)> on_batch;
+  /// A second forward pass of every batch, with quantized couplings say. It takes no part in the
+  /// loss and the confusion matrix; what it shares with the first is computed once. `on_second`
+  /// hears of a batch before `on_batch` does.
+  std::optional<ForwardOptions> second;
+  std::function<void(const Batch&, const Forward&)> on_second;
   /// Times the phases of a batch, where there is one.
   PhaseClock* clock = nullptr;
   /// Images done so far, for a progress bar.

@@ -12,12 +12,6 @@ nlohmann::json optional_number(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
-// The second of two passes counts on from where the first ended.
-std::function<void(int64_t)> shifted(const std::function<void(int64_t)>& on_progress, int64_t by) {
-  if (!on_progress) return {};
-  return [on_progress, by](int64_t done) { on_progress(done + by); };
-}
-
 ParseTreeReport collect(CapsNet& model, const BatchSource& source, EvaluateOptions options,
                         ParseTreeCollector& collector, const Quantizers& quantizers,
                         size_t frequent) {
@@ -41,15 +35,19 @@ SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,
     return result;
   }
   ParseTreeCollector collector(model, quantizers);
-  EvaluateOptions plain = options;
-  plain.forward.trace = scores;
+  options.forward.trace = scores;
   if (scores)
-    plain.on_batch = [&](const Batch&, const Forward& forward) {
+    options.on_batch = [&](const Batch&, const Forward& forward) {
       collector.add_unquantized(forward);
     };
-  result.plain = evaluate(model, source, plain);
-  options.on_progress = shifted(options.on_progress, source.size());
-  result.trees = collect(model, source, options, collector, quantizers, frequent);
+  options.second.emplace();
+  options.second->trace = true;
+  options.second->quantizers = quantizers;
+  options.on_second = [&](const Batch& batch, const Forward& forward) {
+    collector.add(forward, batch.labels);
+  };
+  result.plain = evaluate(model, source, options);
+  result.trees = collector.report(frequent);
   return result;
 }
 

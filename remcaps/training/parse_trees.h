@@ -20,9 +20,9 @@ struct SplitMeasurement {
   std::optional<ParseTreeReport> trees;  ///< nothing where the last routing layer has no quantizer
 };
 
-/// Two passes over the split. `frequent`: how many trees of each class to list. `scores`: T- and
-/// D-score too, which need the couplings of the first pass. options.forward and options.on_batch
-/// are set here; progress counts both passes.
+/// One pass over the split, each batch routed with the couplings as they are and quantized.
+/// `frequent`: how many trees of each class to list. `scores`: T- and D-score too, which need the
+/// couplings as they are. The options' forward passes and what hears of them are set here.
 SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,
                                const Quantizers& quantizers, EvaluateOptions options, bool scores,
                                size_t frequent = 0);

@@ -65,6 +65,25 @@ INSTANTIATE_TEST_SUITE_P(
       return ::testing::PrintToString(info.param) + "_" + std::to_string(info.index);
     });
 
+TEST_P(EveryNetwork, TwoPassesAtOnceAreTwoPasses) {
+  const auto model = network();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  const Tensor input = random_images(*model, 2);
+  ForwardOptions plain, quantized;
+  quantized.trace = true;
+  for (size_t i = 0; i < model->routing_layers().size(); ++i)
+    quantized.quantizers.emplace_back(Quantizer::uniform(6));
+  const auto [first, second] = model->forward_both(input, plain, quantized);
+  const Forward alone = model->forward(input, quantized);
+  EXPECT_TRUE(first.poses.equal(model->forward(input, plain).poses));
+  EXPECT_TRUE(first.routings.empty());
+  EXPECT_TRUE(second.poses.equal(alone.poses));
+  ASSERT_EQ(second.routings.size(), alone.routings.size());
+  for (size_t i = 0; i < alone.routings.size(); ++i)
+    EXPECT_TRUE(second.routings[i].coupling.equal(alone.routings[i].coupling)) << i;
+}
+
 TEST_P(EveryNetwork, ReturnsPosesActivationsAndATraceOfEachRoutingLayer) {
   const auto model = network();
   model->eval();
