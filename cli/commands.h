@@ -8,6 +8,7 @@ namespace remcaps::cli {
 
 void add_bench(CLI::App& app);
 void add_check(CLI::App& app);
+void add_collect(CLI::App& app);
 void add_couplings(CLI::App& app);
 void add_data(CLI::App& app);
 void add_entropy(CLI::App& app);

@@ -17,6 +17,7 @@ void add_info(CLI::App& app) {
     const RuntimeInfo info = runtime_info();
     if (*json) {
       fmt::print("{}\n", nlohmann::json{{"remcaps", info.remcaps},
+                                        {"commit", info.commit},
                                         {"torch", info.torch},
                                         {"compiler", info.compiler},
                                         {"cores", info.cores},
@@ -29,7 +30,8 @@ void add_info(CLI::App& app) {
                              .dump());
       return;
     }
-    fmt::print("remcaps    {}\n", info.remcaps);
+    fmt::print("remcaps    {}{}\n", info.remcaps,
+               info.commit.empty() ? "" : fmt::format(" (commit {})", info.commit));
     fmt::print("libtorch   {}\n", info.torch);
     fmt::print("compiler   {}\n", info.compiler);
     fmt::print("threads    {} on {} core(s)\n", info.threads, info.cores);

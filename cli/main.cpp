@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
   remcaps::cli::add_entropy(app);
   remcaps::cli::add_levels(app);
   remcaps::cli::add_couplings(app);
+  remcaps::cli::add_collect(app);
   remcaps::cli::add_table(app);
   remcaps::cli::add_reproduce(app);
   remcaps::cli::add_predict(app);

@@ -11,6 +11,7 @@ namespace {
 struct TableCommand {
   std::string name, format = "text";
   std::vector<std::filesystem::path> runs;
+  bool done = false;
 };
 
 void list_tables() {
@@ -22,9 +23,10 @@ void list_tables() {
 
 void run_table(const TableCommand& command) {
   if (command.name == "list") return list_tables();
-  const PaperTable& table = paper_table(command.name);
+  PaperTable table = paper_table(command.name);
   const RunResults results = find_results(
       command.runs.empty() ? std::vector<std::filesystem::path>{"runs"} : command.runs);
+  if (command.done) table = rows_with_runs(std::move(table), results);
   fmt::print("{}", render_table(table, results, command.format));
 }
 
@@ -36,11 +38,15 @@ void add_table(CLI::App& app) {
   auto options = std::make_shared<TableCommand>();
   command->add_option("name", options->name, "The table; `list` names them all")->required();
   command->add_option("runs", options->runs,
-                      "Run folders, or folders with runs somewhere below (default: runs)");
+                      "Run folders, collected summaries, or folders with some of them below "
+                      "(default: runs)");
   command->add_option("--format", options->format, "text, markdown, latex, csv or json")
       ->capture_default_str()
       ->check(CLI::IsMember(table_formats()));
-  command->footer("Examples:\n  remcaps table list\n  remcaps table mnist runs --format latex");
+  command->add_flag("--done", options->done, "Only rows that have a run");
+  command->footer(
+      "Examples:\n  remcaps table list\n  remcaps table mnist runs --format latex\n"
+      "  remcaps table main results --done --format markdown");
   command->callback([options] { run_table(*options); });
 }
 

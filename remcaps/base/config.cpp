@@ -203,4 +203,20 @@ void set_yaml_path(YAML::Node& root, const std::string& assignment) {
   root = merge_yaml(root, value);
 }
 
+std::map<std::string, std::string> yaml_paths(const YAML::Node& root) {
+  std::map<std::string, std::string> paths;
+  for (const auto& item : root) {
+    const auto key = item.first.as<std::string>();
+    if (item.second.IsMap()) {
+      for (const auto& [path, value] : yaml_paths(item.second)) paths[key + "." + path] = value;
+      continue;
+    }
+    YAML::Emitter emitter;
+    emitter.SetSeqFormat(YAML::Flow);
+    emitter << item.second;
+    paths[key] = emitter.c_str();
+  }
+  return paths;
+}
+
 }  // namespace remcaps

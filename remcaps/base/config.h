@@ -13,6 +13,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,5 +83,8 @@ YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over);
 
 /// Applies "a.b.c=value" (value is YAML) to `root`.
 void set_yaml_path(YAML::Node& root, const std::string& assignment);
+
+/// The reverse: every value that is no map, by its path: {"a.b.c": "value"}.
+std::map<std::string, std::string> yaml_paths(const YAML::Node& root);
 
 }  // namespace remcaps

@@ -157,9 +157,18 @@ torch::Device parse_device(const std::string& name) {
   return device;
 }
 
+std::string device_name(torch::Device device) {
+  if (!device.is_cuda())
+    return fmt::format("CPU, {} thread(s), {}", at::get_num_threads(), simd_level());
+  const std::string name =
+      cuda_device_names().at(static_cast<size_t>(std::max<int>(device.index(), 0)));
+  return name.substr(0, name.rfind(", "));  // without its memory
+}
+
 RuntimeInfo runtime_info() {
   RuntimeInfo info;
   info.remcaps = kVersion;
+  info.commit = kCommit;
   info.torch = TORCH_VERSION;
   info.compiler = fmt::format("g++ {}", __VERSION__);
   info.blas_core = current_blas_core();

@@ -36,8 +36,11 @@ torch::Device parse_device(const std::string& name);
 /// "cuda" where a GPU is there, else "cpu".
 std::string default_device();
 
+/// What a run was computed on: "NVIDIA H200", or "CPU, 2 thread(s), avx512".
+std::string device_name(torch::Device device);
+
 struct RuntimeInfo {
-  std::string remcaps, torch, compiler, blas, blas_core, simd;
+  std::string remcaps, commit, torch, compiler, blas, blas_core, simd;
   int cores = 0, threads = 0;
   std::vector<std::string> devices;  ///< "NVIDIA H200, 139 GiB"
   std::vector<std::string>

@@ -15,9 +15,16 @@ using nlohmann::json;
 
 namespace {
 
+// summary.json of a run, or seed-42.json of collected results.
+bool is_summary(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  return entry.is_regular_file() &&
+         (name == "summary.json" || (name.starts_with("seed-") && name.ends_with(".json")));
+}
+
 RunResult read_result(const fs::path& file) {
   RunResult result;
-  result.folder = file.parent_path();
+  result.place = file.filename() == "summary.json" ? file.parent_path() : file;
   try {
     result.summary = json::parse(read_file(file));
     result.recipe = result.summary.at("recipe");
@@ -116,11 +123,15 @@ const json& RunResult::split(const std::string& name) const {
 RunResults find_results(const std::vector<fs::path>& paths) {
   RunResults results;
   for (const fs::path& path : paths) {
-    check(fs::is_directory(path), "{}: no such folder of runs", path.string());
     std::vector<fs::path> files;
-    for (const auto& entry : fs::recursive_directory_iterator(path))
-      if (entry.path().filename() == "summary.json") files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
+    if (fs::is_regular_file(path)) {
+      files.push_back(path);
+    } else {
+      check(fs::is_directory(path), "{}: no such summary or folder of runs", path.string());
+      for (const auto& entry : fs::recursive_directory_iterator(path))
+        if (is_summary(entry)) files.push_back(entry.path());
+      std::sort(files.begin(), files.end());
+    }
     for (const fs::path& file : files) add_result(results, read_result(file));
   }
   for (auto& [recipe, runs] : results)

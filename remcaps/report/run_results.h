@@ -12,9 +12,9 @@
 
 namespace remcaps {
 
-/// One finished run: its summary.json.
+/// One finished run: its summary.json, or the copy of it that `remcaps collect` made.
 struct RunResult {
-  std::filesystem::path folder;
+  std::filesystem::path place;  ///< the run's folder, or the collected file
   std::string recipe;
   int64_t seed = 0;
   nlohmann::json summary;
@@ -27,8 +27,8 @@ struct RunResult {
 /// the most epochs counts.
 using RunResults = std::map<std::string, std::vector<RunResult>>;
 
-/// Looks for summary.json in the given folders and below them. Error: a path that does not exist, a
-/// summary that cannot be read.
+/// Reads summary files, and looks for them (summary.json, seed-42.json) in folders and below.
+/// Error: a path that does not exist, a summary that cannot be read.
 RunResults find_results(const std::vector<std::filesystem::path>& paths);
 
 /// A number over seeds. Deviations are those of numpy.std (of all values, not of a sample).

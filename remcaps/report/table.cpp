@@ -5,21 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/report/figure.h"
+#include "remcaps/report/table_runs.h"
 
 namespace remcaps {
 using nlohmann::json;
 
 namespace {
-
-// 6,804,384 -> "6.8M", 42,871 -> "43k".
-std::string short_count(double value) {
-  if (value >= 1e6) return fmt::format("{:.1f}M", value / 1e6);
-  if (value >= 1e3) return fmt::format("{:.0f}k", value / 1e3);
-  return fmt::format("{:.0f}", value);
-}
 
 std::string format_value(Metric metric, double value) {
   if (metric == Metric::kParameters) return short_count(value);
@@ -63,7 +58,24 @@ std::vector<std::string> headings(const PaperTable& table) {
   std::vector<std::string> result = table.labels;
   result.emplace_back("");
   result.insert(result.end(), table.columns.begin(), table.columns.end());
+  result.emplace_back("seeds");
   return result;
+}
+
+// "5", or "5/3" where the recipes of a row that have been run, in its order, have as many seeds.
+std::string seeds_of(const PaperRow& row, const RunResults& results) {
+  std::vector<std::string> recipes;
+  std::vector<size_t> counts;
+  for (const auto& cell : row.cells) {
+    if (!cell || std::find(recipes.begin(), recipes.end(), cell->recipe) != recipes.end()) continue;
+    recipes.push_back(cell->recipe);
+    const auto found = results.find(cell->recipe);
+    if (found != results.end()) counts.push_back(found->second.size());
+  }
+  if (counts.empty()) return "";
+  const auto of_first = [&](size_t count) { return count == counts.front(); };
+  if (std::all_of(counts.begin(), counts.end(), of_first)) counts.resize(1);
+  return fmt::format("{}", fmt::join(counts, "/"));
 }
 
 bool has_paper_numbers(const PaperRow& row) {
@@ -79,11 +91,13 @@ std::vector<Line> lines(const PaperTable& table, const RunResults& results,
     Line ours{row.labels, false, false};
     ours.cells.emplace_back("ours");
     for (const auto& cell : row.cells) ours.cells.push_back(our_text(results, cell, plus_minus));
+    ours.cells.push_back(seeds_of(row, results));
     result.push_back(std::move(ours));
     if (has_paper_numbers(row)) {
       Line paper{std::vector<std::string>(row.labels.size()), true, false};
       paper.cells.emplace_back("paper");
       for (const auto& cell : row.cells) paper.cells.push_back(paper_text(cell, plus_minus));
+      paper.cells.emplace_back("");
       result.push_back(std::move(paper));
     }
     const bool last = r + 1 == table.rows.size();
@@ -93,51 +107,17 @@ std::vector<Line> lines(const PaperTable& table, const RunResults& results,
   return result;
 }
 
-std::string seeds_text(const std::vector<RunResult>& runs) {
-  std::vector<std::string> parts;
-  for (const RunResult& run : runs)
-    parts.push_back(fmt::format("{} ({} epochs)", run.seed, run.summary.value("epochs", 0)));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-// One line per recipe with runs, then the recipes without.
+// What stands below a table: what the paper's table needs to be understood, what ours lacks.
 std::vector<std::string> notes(const PaperTable& table, const RunResults& results) {
   std::vector<std::string> result;
   if (!table.note.empty()) result.push_back(table.note);
   std::vector<std::string> missing;
-  bool any_entropy = false;
-  for (const std::string& recipe : table.recipes()) {
-    const auto found = results.find(recipe);
-    if (found == results.end()) {
-      missing.push_back(recipe);
-      continue;
-    }
-    const auto number = [&](Metric metric) {
-      return aggregate(results, {recipe, metric, "test", -1, std::nullopt});
-    };
-    std::string line = fmt::format("{}: seeds {}", recipe, seeds_text(found->second));
-    if (const auto plain = number(Metric::kAccuracy))
-      line += fmt::format("; accuracy without quantization {:.2f}±{:.2f}", plain->value,
-                          *plain->over_seeds);
-    if (const auto entropy = number(Metric::kEntropy)) {
-      any_entropy = true;
-      line += fmt::format("; entropy ±{:.2f} over classes, ±{:.2f} over seeds",
-                          entropy->over_classes.value_or(0), *entropy->over_seeds);
-    }
-    std::vector<double> keys;
-    for (const RunResult& run : found->second)
-      if (run.summary.contains("median_keys")) keys.push_back(run.summary.at("median_keys"));
-    if (!keys.empty()) {
-      std::sort(keys.begin(), keys.end());
-      line += fmt::format("; keys {:g}", keys[keys.size() / 2]);
-    }
-    const RunResult& best = best_run(found->second);
-    line += fmt::format("; best seed {}, {} parameters left", best.seed,
-                        short_count(best.summary.value("parameters_nonzero", 0.0)));
-    result.push_back(std::move(line));
-  }
-  if (any_entropy)
-    result.emplace_back("The ± of an entropy in the table is over classes, as published.");
+  for (const std::string& recipe : table.recipes())
+    if (!results.contains(recipe)) missing.push_back(recipe);
+  if (missing.size() < table.recipes().size())
+    result.emplace_back(
+        "The ± of an accuracy is over seeds. That of an entropy is over classes, as published; the "
+        "table of runs has the one over seeds.");
   if (missing.empty()) return result;
   constexpr size_t kNamed = 8;
   const size_t more = missing.size() - std::min(missing.size(), kNamed);
@@ -164,42 +144,58 @@ std::string padded(const std::string& text, size_t width, bool left) {
   return left ? text + space : space + text;
 }
 
-std::string render_text(const PaperTable& table, const RunResults& results) {
-  const std::vector<std::string> heads = headings(table);
-  const std::vector<Line> all = lines(table, results, "±");
-  std::vector<size_t> widths;
-  for (size_t c = 0; c < heads.size(); ++c) {
-    size_t width = width_of(heads[c]);
-    for (const Line& line : all) width = std::max(width, width_of(line.cells[c]));
-    widths.push_back(width);
-  }
-  const auto print = [&](const std::vector<std::string>& cells) {
+// Columns as wide as they must be, the first `left` of them flush left; `gaps` names the rows that
+// have an empty line below.
+std::string aligned(const std::vector<std::vector<std::string>>& rows, size_t left,
+                    const std::set<size_t>& gaps = {}) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const auto& cells : rows)
+    for (size_t c = 0; c < cells.size(); ++c) widths[c] = std::max(widths[c], width_of(cells[c]));
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
     std::string line;
-    for (size_t c = 0; c < cells.size(); ++c)
-      line += padded(cells[c], widths[c], c <= table.labels.size()) + "  ";
+    for (size_t c = 0; c < rows[r].size(); ++c)
+      line += padded(rows[r][c], widths[c], c < left) + "  ";
     line.erase(line.find_last_not_of(' ') + 1);
-    return line + "\n";
-  };
-  std::string text = title_of(table) + "\n\n" + print(heads);
-  for (const Line& line : all) {
-    text += print(line.cells);
-    if (line.ends_block) text += "\n";
+    text += line + (gaps.contains(r) ? "\n\n" : "\n");
   }
-  text += "\n";
+  return text;
+}
+
+std::string render_text(const PaperTable& table, const RunResults& results) {
+  std::vector<std::vector<std::string>> rows = {headings(table)};
+  std::set<size_t> gaps;
+  for (Line& line : lines(table, results, "±")) {
+    if (line.ends_block) gaps.insert(rows.size());
+    rows.push_back(std::move(line.cells));
+  }
+  std::string text = title_of(table) + "\n\n" + aligned(rows, table.labels.size() + 1, gaps) + "\n";
+  const auto runs = run_rows(table, results, "±");
+  if (runs.size() > 1) text += aligned(runs, runs.front().size()) + "\n";
   for (const std::string& note : notes(table, results)) text += note + "\n";
   return text;
 }
 
+// The first row is the heading.
+std::string markdown(const std::vector<std::vector<std::string>>& rows, size_t left) {
+  std::string text;
+  for (const auto& cells : rows) {
+    text += fmt::format("| {} |\n", fmt::join(cells, " | "));
+    if (&cells != &rows.front()) continue;
+    text += "|";
+    for (size_t c = 0; c < cells.size(); ++c) text += c < left ? " --- |" : " ---: |";
+    text += "\n";
+  }
+  return text + "\n";
+}
+
 std::string render_markdown(const PaperTable& table, const RunResults& results) {
-  const auto print = [](const std::vector<std::string>& cells) {
-    return fmt::format("| {} |\n", fmt::join(cells, " | "));
-  };
-  const std::vector<std::string> heads = headings(table);
-  std::string text = fmt::format("**{}**\n\n", title_of(table)) + print(heads) + "|";
-  for (size_t c = 0; c < heads.size(); ++c) text += c <= table.labels.size() ? " --- |" : " ---: |";
-  text += "\n";
-  for (const Line& line : lines(table, results, " ± ")) text += print(line.cells);
-  text += "\n";
+  std::vector<std::vector<std::string>> rows = {headings(table)};
+  for (Line& line : lines(table, results, " ± ")) rows.push_back(std::move(line.cells));
+  std::string text =
+      fmt::format("**{}**\n\n", title_of(table)) + markdown(rows, table.labels.size() + 1);
+  const auto runs = run_rows(table, results, " ± ");
+  if (runs.size() > 1) text += markdown(runs, runs.front().size());
   for (const std::string& note : notes(table, results)) text += "- " + note + "\n";
   return text;
 }
@@ -225,7 +221,7 @@ std::string render_latex(const PaperTable& table, const RunResults& results) {
   };
   std::string text = "\\begin{table}[h]\n\\centering\n\\begin{tabular}{" +
                      std::string(table.labels.size() + 1, 'l') +
-                     std::string(table.columns.size(), 'c') + "}\n\\toprule\n" + print(heads) +
+                     std::string(table.columns.size() + 1, 'c') + "}\n\\toprule\n" + print(heads) +
                      "\\midrule\n";
   const std::vector<Line> all = lines(table, results, "±");
   for (const Line& line : all) {
@@ -234,6 +230,8 @@ std::string render_latex(const PaperTable& table, const RunResults& results) {
   }
   text += fmt::format("\\bottomrule\n\\end{{tabular}}\n\\caption{{{}}}\n\\end{{table}}\n",
                       latex_escaped(title_of(table)));
+  for (const auto& cells : run_rows(table, results, "±"))
+    text += fmt::format("% {}\n", fmt::join(cells, " | "));
   for (const std::string& note : notes(table, results)) text += "% " + note + "\n";
   return text;
 }
@@ -316,10 +314,11 @@ std::string render_json(const PaperTable& table, const RunResults& results) {
     const auto found = results.find(recipe);
     if (found == results.end()) continue;
     for (const RunResult& run : found->second) {
-      json entry = {{"recipe", recipe}, {"run", run.folder.string()}, {"seed", run.seed}};
+      json entry = {{"recipe", recipe}, {"run", run.place.string()}, {"seed", run.seed}};
       for (const char* key :
            {"epochs", "stopped", "accuracy", "accuracy_quantized", "entropy", "entropy_per_class",
-            "keys_per_class", "median_keys", "sparsity", "parameters_nonzero"})
+            "keys_per_class", "median_keys", "sparsity", "parameters_nonzero", "seconds", "machine",
+            "commit", "changed", "data_note"})
         if (run.summary.contains(key)) entry[key] = run.summary.at(key);
       runs.push_back(std::move(entry));
     }
@@ -331,6 +330,11 @@ std::string render_json(const PaperTable& table, const RunResults& results) {
 }
 
 }  // namespace
+
+PaperTable rows_with_runs(PaperTable table, const RunResults& results) {
+  std::erase_if(table.rows, [&](const PaperRow& row) { return seeds_of(row, results).empty(); });
+  return table;
+}
 
 std::vector<std::string> table_formats() {
   return {"text", "markdown", "latex", "csv", "json"};

@@ -12,9 +12,11 @@ namespace remcaps {
 /// "text", "markdown", "latex", "csv" or "json".
 std::vector<std::string> table_formats();
 
-/// Each row twice, ours and the paper's; below it, what the rows cannot say: seeds, epochs, the
-/// best seed with its parameters left, both deviations of the entropy, accuracy without
-/// quantization, recipes that have no run yet. CSV has one line per cell, JSON everything.
+/// The table without the rows no run has a number for.
+PaperTable rows_with_runs(PaperTable table, const RunResults& results);
+
+/// Each row twice, ours and the paper's; below it, what the rows cannot say: the runs behind them
+/// (table_runs.h) and the recipes that have none yet. CSV has one line per cell, JSON everything.
 std::string render_table(const PaperTable& table, const RunResults& results,
                          const std::string& format);
 

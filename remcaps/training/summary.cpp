@@ -31,6 +31,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"dataset", summary.dataset},
       {"seed", summary.seed},
       {"device", summary.device},
+      {"machine", summary.machine},
       {"stopped", summary.stopped},
       {"checkpoint", summary.checkpoint},
       {"checkpoint_epoch", summary.checkpoint_epoch},
@@ -42,7 +43,9 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"sparsity", summary.sparsity},
       {"seconds", summary.seconds},
       {"remcaps", kVersion},
+      {"commit", kCommit},
       {"torch", TORCH_VERSION},
+      {"options", summary.options},
   };
   if (summary.test.plain.samples > 0) {
     json["split"] = "test";

@@ -11,6 +11,8 @@ namespace remcaps {
 
 struct RunSummary {
   std::string folder, recipe, model, dataset, device;
+  std::string machine;                         ///< device_name()
+  std::map<std::string, std::string> options;  ///< the resolved recipe, as yaml_paths() has it
   int64_t seed = 0;
   std::string stopped;     ///< "epochs", "accuracy", "minutes" or "patience"
   std::string checkpoint;  ///< "best" of an unpruned run, "last" of a pruned one

@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/runtime.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/training/context.h"
@@ -303,7 +304,7 @@ void Trainer::measure_test(EpochRecord& record) {
   const int64_t every = recipe_.metrics.every;
   if (every == 0 || (progress_.epoch + 1) % every != 0 || test_ == nullptr) return;
   EvaluateOptions options = evaluation_options(progress_.epoch);
-  display_.begin_pass("test", 2 * test_->size());  // plain and quantized
+  display_.begin_pass("test", test_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
   const SplitMeasurement result =
       measure_split(*model_, *test_, quantizers(), options, /*scores=*/false);
@@ -324,6 +325,8 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.model = recipe_.model;
   summary.dataset = recipe_.dataset.name;
   summary.device = device_.str();
+  summary.machine = device_name(device_);
+  summary.options = yaml_paths(recipe_.to_yaml());
   summary.seed = recipe_.train.seed;
   summary.stopped = reason;
   const bool last = recipe_.counts_last();
@@ -336,7 +339,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   if (!last)
     load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
   const EvaluateOptions options = evaluation_options(summary.checkpoint_epoch);
-  if (test_->size() > 0)
+  if (test_ != nullptr)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);
   for (const auto& [name, dataset] : extra_) {
     const BatchSource source(dataset, recipe_.dataset.augment, device_);

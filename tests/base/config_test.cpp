@@ -152,5 +152,16 @@ TEST(SetYamlPath, ReachesIntoSectionsAndMakesMissingOnes) {
   EXPECT_THROW(set_yaml_path(root, "no-equals-sign"), UsageError);
 }
 
+TEST(YamlPaths, GiveBackWhatSetYamlPathTakes) {
+  const YAML::Node root = YAML::Load("train: {lr: 0.1}\nname: x\nquantize: {levels: [11, 6]}");
+  const auto paths = yaml_paths(root);
+  EXPECT_THAT(paths, ::testing::ElementsAre(::testing::Pair("name", "x"),
+                                            ::testing::Pair("quantize.levels", "[11, 6]"),
+                                            ::testing::Pair("train.lr", "0.1")));
+  YAML::Node copy(YAML::NodeType::Map);
+  for (const auto& [path, value] : paths) set_yaml_path(copy, path + "=" + value);
+  EXPECT_EQ(yaml_paths(copy), paths);
+}
+
 }  // namespace
 }  // namespace remcaps

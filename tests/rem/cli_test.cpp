@@ -68,7 +68,7 @@ TEST_F(RemCommands, OtherLevelsTheCurveAndTheTableOfARun) {
   EXPECT_EQ(two.at("levels").at(0), 2);
   const auto table = remcaps({"table", "main", "runs"});
   EXPECT_EQ(table.exit_code, 0) << table.err;
-  EXPECT_THAT(table.out, HasSubstr("fashion-mnist/eff-capsnet-rem: seeds 42 (1 epochs)"));
+  EXPECT_THAT(table.out, HasSubstr("fashion-mnist/eff-capsnet-rem  42     1  "));
 }
 
 class WrongRemArguments : public CliTest {};

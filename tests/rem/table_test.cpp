@@ -124,6 +124,41 @@ TEST_F(TableTest, ShowsOursAndThePapersInEveryFormat) {
   EXPECT_EQ(parsed.at("runs").size(), 2u);
 }
 
+TEST_F(TableTest, RowsWithoutARunCanBeLeftOut) {
+  add_run("fashion-mnist/dr-capsnet-rem", 42, 0.92, 0.91, {2, 4}, 0.8, 800);
+  add_run("fashion-mnist/dr-capsnet-rem", 43, 0.93, 0.92, {2, 4}, 0.8, 800);
+  add_run("fashion-mnist/dr-capsnet", 42, 0.93, 0.92, {2, 4}, 0, 8000);
+  const PaperTable done = rows_with_runs(paper_table("main"), results());
+  ASSERT_EQ(done.rows.size(), 1u);
+  const std::string text = render_table(done, results(), "markdown");
+  EXPECT_THAT(text, HasSubstr("| 1/2 |")) << "seeds of Q and REM";
+  EXPECT_THAT(text, Not(HasSubstr("No run yet")));
+  EXPECT_TRUE(rows_with_runs(paper_table("affnist"), results()).rows.empty());
+}
+
+TEST_F(TableTest, SaysWhatRanHowLongAndWhyItStopped) {
+  const auto folder = folder_.path() / "mnist/dr-capsnet";
+  make_folder(folder);
+  const auto write = [&](int64_t seed, const std::string& stopped, int64_t epochs) {
+    const json summary = {{"recipe", "mnist/dr-capsnet"},
+                          {"seed", seed},
+                          {"epochs", epochs},
+                          {"stopped", stopped},
+                          {"seconds", 180 * seed},
+                          {"machine", "NVIDIA H200"},
+                          {"changed", {{"precision", "bf16"}, {"train.minutes", "5"}}},
+                          {"data_note", "half of the images"},
+                          {"accuracy", 0.99}};
+    write_atomically(folder / fmt::format("seed-{}.json", seed), summary.dump());
+  };
+  write(1, "patience", 300);
+  write(3, "minutes", 57);
+  EXPECT_THAT(render_table(paper_table("mnist"), results(), "markdown"),
+              HasSubstr("| mnist/dr-capsnet | 1, 3 | 300, 57 | 6:00 | NVIDIA H200 | 99.00 ± 0.00 |"
+                        "  |  | 0 | stopped by time limit at epoch 57; precision=bf16; half of the "
+                        "images |"));
+}
+
 TEST_F(TableTest, CellsAreAsManyAsColumnsInEveryTable) {
   for (const PaperTable& table : paper_tables()) {
     for (const PaperRow& row : table.rows) {

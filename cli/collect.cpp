@@ -1,0 +1,34 @@
+#include "remcaps/report/collect.h"
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+
+namespace remcaps::cli {
+
+void add_collect(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "collect", "Copy finished runs' summaries to a folder of results, for `table` to read");
+  struct Command {
+    std::vector<std::filesystem::path> runs;
+    CollectOptions options;
+  };
+  auto options = std::make_shared<Command>();
+  command->add_option("runs", options->runs, "Run folders, or folders with runs somewhere below")
+      ->required();
+  command->add_option("--out", options->options.out, "Writes OUT/<recipe>/seed-<n>.json")
+      ->capture_default_str();
+  command->add_option("--machine", options->options.machine,
+                      "What they were trained on, where the summaries do not say it");
+  command->add_option("--commit", options->options.commit, "The same for the commit");
+  command->add_option("--data-note", options->options.data_note,
+                      "How the data differ from the official ones");
+  command->footer(
+      "Example:\n  remcaps collect runs/mnist --out results\n  remcaps table mnist results");
+  command->callback([options] {
+    for (const auto& file : collect_results(find_results(options->runs), options->options))
+      fmt::print("{}\n", file.string());
+  });
+}
+
+}  // namespace remcaps::cli

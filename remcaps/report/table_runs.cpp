@@ -1,0 +1,111 @@
+#include "remcaps/report/table_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "remcaps/base/progress.h"
+
+namespace remcaps {
+using nlohmann::json;
+
+namespace {
+
+// One text per run, joined; runs that say the same say it once.
+template <typename Text>
+std::string each_once(const std::vector<RunResult>& runs, const Text& text) {
+  std::vector<std::string> parts;
+  for (const RunResult& run : runs) {
+    std::string part = text(run);
+    if (!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end())
+      parts.push_back(std::move(part));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string number_text(const std::optional<Aggregate>& number, const std::string& plus_minus) {
+  if (!number) return "";
+  std::string text = fmt::format("{:.2f}", number->value);
+  if (number->seeds.size() > 1) text += plus_minus + fmt::format("{:.2f}", *number->over_seeds);
+  return text;
+}
+
+// Nothing where the run ended as its recipe has it: by patience, or at the accuracy it names.
+std::string ended_early(const RunResult& run) {
+  const std::string stopped = run.summary.value("stopped", "");
+  const int64_t epochs = run.summary.value("epochs", int64_t{0});
+  if (stopped == "minutes") return fmt::format("stopped by time limit at epoch {}", epochs);
+  if (stopped == "epochs") return fmt::format("ended after {} epochs as told", epochs);
+  return "";
+}
+
+std::string told_changes(const RunResult& run) {
+  std::vector<std::string> parts;
+  const json changed = run.summary.value("changed", json::object());
+  for (const auto& [key, value] : changed.items())
+    // Both limits have been told of already.
+    if (key != "train.minutes" && key != "train.epochs")
+      parts.push_back(fmt::format("{}={}", key, value.get<std::string>()));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string remarks(const std::vector<RunResult>& runs) {
+  std::vector<std::string> parts = {
+      each_once(runs, ended_early), each_once(runs, told_changes),
+      each_once(runs, [](const RunResult& run) { return run.summary.value("data_note", ""); })};
+  std::erase(parts, "");
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::string mean_time(const std::vector<RunResult>& runs) {
+  double seconds = 0;
+  for (const RunResult& run : runs) seconds += run.summary.value("seconds", 0.0);
+  return seconds > 0 ? human_seconds(seconds / static_cast<double>(runs.size())) : "";
+}
+
+std::string median_keys(const std::vector<RunResult>& runs) {
+  std::vector<double> keys;
+  for (const RunResult& run : runs)
+    if (run.summary.contains("median_keys")) keys.push_back(run.summary.at("median_keys"));
+  if (keys.empty()) return "";
+  std::sort(keys.begin(), keys.end());
+  return fmt::format("{:g}", keys[keys.size() / 2]);
+}
+
+}  // namespace
+
+std::string short_count(double value) {
+  if (value >= 1e6) return fmt::format("{:.1f}M", value / 1e6);
+  if (value >= 1e3) return fmt::format("{:.0f}k", value / 1e3);
+  return fmt::format("{:.0f}", value);
+}
+
+std::vector<std::vector<std::string>> run_rows(const PaperTable& table, const RunResults& results,
+                                               const std::string& plus_minus) {
+  std::vector<std::vector<std::string>> rows = {{"runs of", "seeds", "epochs", "time", "on",
+                                                 "unquantized accuracy", "entropy over seeds",
+                                                 "keys", "parameters left (best seed)", "note"}};
+  for (const std::string& recipe : table.recipes()) {
+    const auto found = results.find(recipe);
+    if (found == results.end()) continue;
+    const std::vector<RunResult>& runs = found->second;
+    std::vector<std::string> seeds, epochs;
+    for (const RunResult& run : runs) {
+      seeds.push_back(std::to_string(run.seed));
+      epochs.push_back(std::to_string(run.summary.value("epochs", 0)));
+    }
+    const auto number = [&](Metric metric) {
+      return number_text(aggregate(results, {recipe, metric, "test", -1, std::nullopt}),
+                         plus_minus);
+    };
+    rows.push_back(
+        {recipe, fmt::format("{}", fmt::join(seeds, ", ")),
+         fmt::format("{}", fmt::join(epochs, ", ")), mean_time(runs),
+         each_once(runs, [](const RunResult& run) { return run.summary.value("machine", ""); }),
+         number(Metric::kAccuracy), number(Metric::kEntropy), median_keys(runs),
+         short_count(best_run(runs).summary.value("parameters_nonzero", 0.0)), remarks(runs)});
+  }
+  return rows;
+}
+
+}  // namespace remcaps
