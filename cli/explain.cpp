@@ -118,7 +118,8 @@ void add_explain(CLI::App& app) {
       "explain",
       "What the network looked at: saliency maps, parse trees, perturbed reconstructions");
   auto options = std::make_shared<ExplainCommand>();
-  command->add_option("run", options->run, "A run's folder or a weights file")->required();
+  command->add_option("run", options->run, "A run's folder, a weights file or zoo:NAME")
+      ->required();
   command
       ->add_option("images", options->images,
                    "PNG or JPEG files, or images of the data set: test:17, test:0-9")

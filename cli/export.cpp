@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/report/model_export.h"
@@ -10,22 +9,22 @@ namespace remcaps::cli {
 namespace {
 
 struct ExportCommand {
-  std::string run, checkpoint;
+  std::string run, checkpoint, data, data_note;
   std::filesystem::path out;
   bool json = false;
-  PlaceOptions place;
 };
 
 void run_export(const ExportCommand& options) {
   if (options.out.extension() != ".safetensors")
     throw UsageError(
         fmt::format("--out {}: expected a name that ends in .safetensors", options.out.string()));
-  LoadedRun run = load_run(options.run, parse_device(options.place.device), options.checkpoint);
-  const DataSplits data = run.load_data(options.place.data);
+  LoadedRun run = load_run(options.run, torch::kCPU, options.checkpoint);
+  const DataSplits data = run.load_data(options.data);
   ModelExport result;
   {
-    Progress bar("evaluating", 2 * data.split("test").size());  // plain and quantized
-    result = export_model(run, data, options.out, [&bar](int64_t done) { bar.update(done); });
+    Progress bar("evaluating", data.split("test").size());
+    result = export_model(run, data, options.out, options.data_note,
+                          [&bar](int64_t done) { bar.update(done); });
   }
   if (options.json)
     fmt::print("{}\n", result.numbers.dump());
@@ -44,7 +43,10 @@ void add_export(CLI::App& app) {
       ->required();
   command->add_option("--checkpoint", options->checkpoint,
                       "Another checkpoint of the run: best, last or epoch-NNNN");
-  options->place.add_to(*command);
+  command->add_option("--data", options->data,
+                      "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
+  command->add_option("--data-note", options->data_note,
+                      "How the data differ from the official ones, for the card");
   command->add_flag("--json", options->json, "The card's numbers as one JSON object on stdout");
   command->footer(
       "Example:\n  remcaps export runs/mnist/dr-capsnet-rem/seed-42 --out "

@@ -49,7 +49,7 @@ void add_figure(CLI::App& app) {
   command->add_option("name", options->name, "The figure; `list` names them all")->required();
   command->add_option(
       "runs", options->options.runs,
-      "Run folders or weights files; RUN@epoch-0012 is another checkpoint of a run");
+      "Run folders, weights files or zoo:NAME; RUN@epoch-0012 is another checkpoint of a run");
   command->add_option("--out", options->out, "Folder for the two files")->capture_default_str();
   command->add_option("--split", options->options.split, "train, validation, test or another")
       ->capture_default_str();

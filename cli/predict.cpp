@@ -64,7 +64,8 @@ void run_predict(const PredictCommand& options) {
 void add_predict(CLI::App& app) {
   auto* command = app.add_subcommand("predict", "Classes of pictures of any size");
   auto options = std::make_shared<PredictCommand>();
-  command->add_option("run", options->path, "A run's folder or a weights file")->required();
+  command->add_option("run", options->path, "A run's folder, a weights file or zoo:NAME")
+      ->required();
   command->add_option("images", options->images, "PNG or JPEG files")->required();
   command->add_option("--top", options->top, "How many classes to list")
       ->check(CLI::PositiveNumber)

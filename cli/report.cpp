@@ -19,8 +19,10 @@ void add_report(CLI::App& app) {
   };
   auto options = std::make_shared<Command>();
   command
-      ->add_option("run", options->runs,
-                   "Run folders or weights files; of one data set they can be compared by image")
+      ->add_option(
+          "run", options->runs,
+          "Run folders, weights files or zoo:NAME; those of one data set can be compared by "
+          "image")
       ->required();
   command->add_option("--out", options->out, "The file to write")->capture_default_str();
   command->add_option("--title", options->options.title, "Heading of the report");

@@ -11,8 +11,8 @@ namespace remcaps::cli {
 void RunOptions::add_to(CLI::App& command) {
   command
       .add_option("run", path,
-                  "A run's folder (its best checkpoint, or its last where it was pruned) or a "
-                  "weights file")
+                  "A run's folder (its best checkpoint, or its last where it was pruned), a "
+                  "weights file or zoo:NAME")
       ->required();
   command.add_option("--split", split, "train, validation, test or another the data set has")
       ->capture_default_str();

@@ -9,8 +9,7 @@ install(TARGETS remcaps_options remcaps_all ${libraries} EXPORT remcapsTargets
 install(TARGETS remcaps_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY remcaps DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
-install(DIRECTORY models DESTINATION ${CMAKE_INSTALL_DATADIR}/remcaps OPTIONAL)
-install(DIRECTORY recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/remcaps)
+install(DIRECTORY models recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/remcaps)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/remcaps)
 install(EXPORT remcapsTargets NAMESPACE remcaps:: DESTINATION ${config_folder})

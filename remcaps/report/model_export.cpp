@@ -6,11 +6,13 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/training/parse_trees.h"
+#include "remcaps/training/zoo.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -18,8 +20,70 @@ using nlohmann::json;
 
 namespace {
 
-json measure(const LoadedRun& run, const BatchSource& test,
-             const std::function<void(int64_t)>& on_progress) {
+// How the run was trained, where its folder says it.
+json training_of(const LoadedRun& run) {
+  const fs::path file = run.weights.parent_path() / "summary.json";
+  json training;
+  std::error_code error;
+  if (!fs::exists(file, error)) return training;
+  const json summary = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  check(summary.is_object(), "{}: not valid JSON", file.string());
+  for (const char* key : {"epochs", "stopped", "seconds", "machine", "commit"})
+    if (summary.contains(key)) training[key] = summary[key];
+  return training;
+}
+
+std::string training_text(const json& training) {
+  std::string text = fmt::format("{} epochs in {}", training.value("epochs", 0),
+                                 human_seconds(training.value("seconds", 0.0)));
+  if (const std::string machine = training.value("machine", ""); !machine.empty())
+    text += " on " + machine;
+  const std::string stopped = training.value("stopped", "");
+  if (stopped == "minutes") return text + ", stopped by a time limit";
+  if (stopped == "epochs") return text + ", as many as told";
+  return stopped.empty() ? text : fmt::format("{}, ended by {}", text, stopped);
+}
+
+std::string card_rows(const json& numbers) {
+  std::string text = "| | |\n|---|---|\n";
+  const auto row = [&text](const std::string& what, const std::string& value) {
+    text += fmt::format("| {} | {} |\n", what, value);
+  };
+  const auto percent = [&numbers](const char* key) {
+    return fmt::format("{:.2f} %", 100 * numbers.at(key).get<double>());
+  };
+  const CatalogEntry& data = catalog_entry(numbers.at("dataset"));
+  row("network", numbers.at("model"));
+  row("data", data.title);
+  if (numbers.contains("data_note")) row("not the official data", numbers["data_note"]);
+  if (!data.terms.empty()) row("licence of the data", data.terms);
+  row("recipe",
+      fmt::format("`{}`, seed {}, weights of epoch {}", numbers.at("recipe").get<std::string>(),
+                  numbers.at("seed").get<int64_t>(), numbers.at("epoch").get<int64_t>() + 1));
+  if (numbers.contains("training")) row("training", training_text(numbers["training"]));
+  row("test accuracy",
+      fmt::format("{} of {} images", percent("accuracy"), with_commas(numbers.at("samples"))));
+  if (numbers.contains("accuracy_quantized")) {
+    row("with quantized couplings",
+        fmt::format("{}, K = {}", percent("accuracy_quantized"),
+                    fmt::join(numbers.at("levels").get<std::vector<int64_t>>(), ", ")));
+    row("entropy of the parse trees",
+        fmt::format("{:.2f} ± {:.2f} bits over classes", numbers.at("entropy").get<double>(),
+                    numbers.at("entropy_std_over_classes").get<double>()));
+    row("parse trees",
+        fmt::format("{:g} of a class in the median", numbers.at("median_keys").get<double>()));
+  }
+  row("parameters", fmt::format("{}, {} not zero", with_commas(numbers.at("parameters")),
+                                with_commas(numbers.at("parameters_nonzero"))));
+  row("sparsity", percent("sparsity"));
+  row("made with", fmt::format("remcaps {}", numbers.at("remcaps").get<std::string>()));
+  return text;
+}
+
+}  // namespace
+
+json measure_for_card(const LoadedRun& run, const BatchSource& test,
+                      const std::function<void(int64_t)>& on_progress) {
   EvaluateOptions options;
   options.margin = run.recipe.loss.margin(run.epoch);
   options.on_progress = on_progress;
@@ -45,63 +109,53 @@ json measure(const LoadedRun& run, const BatchSource& test,
   return numbers;
 }
 
-// "mnist/dr-capsnet-rem" of ".../models/mnist/dr-capsnet-rem.safetensors".
-std::string name_of_export(const fs::path& file) {
-  const fs::path whole = fs::absolute(file).lexically_normal();
-  return (whole.parent_path().filename() / whole.stem()).generic_string();
-}
-
-std::string card_text(const std::string& name, const json& numbers, uintmax_t bytes) {
-  const CatalogEntry& data = catalog_entry(numbers["dataset"]);
-  std::string text = fmt::format("# {}\n\n| | |\n|---|---|\n", name);
-  const auto row = [&text](const std::string& what, const std::string& value) {
-    text += fmt::format("| {} | {} |\n", what, value);
-  };
-  row("network", numbers["model"]);
-  row("data", data.title + (data.terms.empty() ? "" : " (" + data.terms + ")"));
-  row("recipe",
-      fmt::format("`{}`, seed {}, weights of epoch {}", numbers["recipe"].get<std::string>(),
-                  numbers["seed"].get<int64_t>(), numbers["epoch"].get<int64_t>() + 1));
-  row("test accuracy", fmt::format("{:.2f} % of {} images", 100 * numbers["accuracy"].get<double>(),
-                                   with_commas(numbers["samples"])));
-  if (numbers.contains("accuracy_quantized")) {
-    row("with quantized couplings",
-        fmt::format("{:.2f} %, K = {}", 100 * numbers["accuracy_quantized"].get<double>(),
-                    fmt::join(numbers["levels"].get<std::vector<int64_t>>(), ", ")));
-    row("parse trees",
-        fmt::format("{:.2f} bits, {:g} trees a class in the median",
-                    numbers["entropy"].get<double>(), numbers["median_keys"].get<double>()));
-  }
-  row("parameters",
-      fmt::format("{}, {} not zero, sparsity {:.2f} %", with_commas(numbers["parameters"]),
-                  with_commas(numbers["parameters_nonzero"]),
-                  100 * numbers["sparsity"].get<double>()));
-  row("file", human_bytes(static_cast<double>(bytes)) +
-                  ", half precision; pruned tensors as a bitmap and what is left");
-  row("made with", fmt::format("remcaps {}", kVersion));
-  return text +
-         fmt::format(
-             "\nThe numbers are those of this file: `remcaps eval zoo:{}` gives them again.\n",
-             name);
-}
-
-}  // namespace
-
 ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path& out,
+                         const std::string& data_note,
                          const std::function<void(int64_t)>& on_progress) {
   const PackedTensors packed = pack_tensors(weights_of(*run.model));
-  const WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
+  WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
+  // A path on the machine it was trained on is of no use to others; a folder of images has no other
+  // name.
+  if (info.recipe.dataset.name != "folder") info.recipe.dataset.folder.clear();
   // What is measured is what will be read, not the weights before they were packed.
   load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
 
   ModelExport result;
-  result.numbers = measure(run, run.source(data, "test"), on_progress);
+  result.numbers = measure_for_card(run, run.source(data, "test"), on_progress);
+  result.numbers["remcaps"] = kVersion;
+  if (!data_note.empty()) result.numbers["data_note"] = data_note;
+  if (json training = training_of(run); !training.is_null())
+    result.numbers["training"] = std::move(training);
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
   if (out.has_parent_path()) make_folder(out.parent_path());
   save_packed_weights(out, packed, info, result.numbers.dump());
-  write_atomically(result.card, card_text(name_of_export(out), result.numbers, fs::file_size(out)));
+  write_atomically(result.card, card_text(out));
   return result;
+}
+
+json read_card(const fs::path& weights) {
+  const Metadata metadata = SafetensorsFile(weights).metadata();
+  const auto card = metadata.find("card");
+  check(card != metadata.end(), "{}: has no card (`remcaps export` writes one)", weights.string());
+  json numbers = json::parse(card->second, nullptr, /*allow_exceptions=*/false);
+  check(numbers.is_object(), "{}: the card in its metadata is not valid JSON", weights.string());
+  return numbers;
+}
+
+std::string card_text(const fs::path& weights) {
+  const json numbers = read_card(weights);
+  const std::string stem = weights.stem().string();
+  const std::string name = zoo_name_of(weights).value_or(stem + ".safetensors");
+  try {
+    return fmt::format(
+        "# {}\n\n{}| file | {}, half precision; pruned tensors as a bitmap and what is left |\n\n"
+        "The numbers are those of this file, on a CPU: `remcaps eval {}` gives them again.\n",
+        name.substr(name.find(':') + 1), card_rows(numbers),
+        human_bytes(static_cast<double>(fs::file_size(weights))), name);
+  } catch (const json::exception& error) {
+    fail("{}: the card in its metadata is damaged: {}", weights.string(), error.what());
+  }
 }
 
 }  // namespace remcaps

@@ -32,6 +32,17 @@ fs::path find_in_zoo(const std::string& run) {
       names.empty() ? "; no trained network came with this program" : suggestion(name, names)));
 }
 
+std::optional<std::string> zoo_name_of(const fs::path& file) {
+  if (file.extension() != kSuffix) return std::nullopt;
+  for (const fs::path& folder : resource_folders("models")) {
+    std::error_code error;
+    const fs::path relative = fs::relative(file, folder, error);
+    if (!error && !relative.empty() && *relative.begin() != "..")
+      return std::string(kPrefix) + fs::path(relative).replace_extension().generic_string();
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> zoo_names() {
   std::set<std::string> names;
   for (const fs::path& folder : resource_folders("models")) {

@@ -36,12 +36,41 @@ TEST_F(ExportTest, TheZooGivesTheCardsNumbersExactly) {
   EXPECT_NEAR(eval["sparsity"].get<double>(), 0.5, 0.01);
 
   const std::string card = read_file(folder_ / "models/fashion-mnist/small.md");
-  EXPECT_THAT(card, HasSubstr("# fashion-mnist/small"));
+  EXPECT_THAT(card, HasSubstr("# fashion-mnist/small\n"));
   EXPECT_THAT(card, HasSubstr("| network | eff-capsnet |"));
+  EXPECT_THAT(card, HasSubstr("| licence of the data | MIT |"));
+  EXPECT_THAT(card, HasSubstr("| training | 2 epochs in "));
   EXPECT_THAT(card, HasSubstr("remcaps eval zoo:fashion-mnist/small"));
   // Half of the weights in half precision.
   EXPECT_LT(fs::file_size(folder_ / file()),
             fs::file_size(folder_ / "runs/seed-42/last.safetensors") * 4 / 10);
+}
+
+TEST_F(ExportTest, EveryCommandTakesANameOfTheZoo) {
+  const std::string name = "zoo:fashion-mnist/small";
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"explain", name, "test:0", "--out", "explained"},
+           {"entropy", name},
+           {"report", name, "runs/seed-42", "--samples", "20", "--out", "report.html"},
+           {"figure", "keys", name, "--out", "figures"}}) {
+    const ProgramResult result = remcaps(arguments);
+    EXPECT_EQ(result.exit_code, 0) << arguments[0] << ": " << result.err;
+  }
+  // A network of the zoo has no curves; the report names it as it was named.
+  EXPECT_THAT(read_file(folder_ / "report.html"),
+              HasSubstr(R"("folder":"zoo:fashion-mnist/small")"));
+}
+
+TEST_F(ExportTest, ACardOutsideTheZooNamesItsFile) {
+  ASSERT_EQ(remcaps({"export", "runs/seed-42", "--out", "mine/one.safetensors", "--data-note",
+                     "96 images"})
+                .exit_code,
+            0);
+  const std::string card = read_file(folder_ / "mine/one.md");
+  EXPECT_THAT(card, HasSubstr("# one.safetensors\n"));
+  EXPECT_THAT(card, HasSubstr("`remcaps eval one.safetensors`"));
+  EXPECT_THAT(card, HasSubstr("| not the official data | 96 images |"));
+  EXPECT_THAT(card, ::testing::Not(HasSubstr("zoo:")));
 }
 
 TEST_F(ExportTest, NothingHalfWrittenStaysBehind) {

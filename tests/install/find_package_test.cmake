@@ -21,6 +21,12 @@ if(NOT output MATCHES "sparsity [1-9]")
   message(FATAL_ERROR "example_own_network pruned nothing:\n${output}")
 endif()
 run(${folder}/prefix/bin/remcaps info)
+file(GLOB_RECURSE shipped RELATIVE ${EXAMPLES}/../models ${EXAMPLES}/../models/*)
+foreach(file IN LISTS shipped)
+  if(NOT EXISTS ${folder}/prefix/share/remcaps/models/${file})
+    message(FATAL_ERROR "models/${file} was not installed")
+  endif()
+endforeach()
 run(${CMAKE_COMMAND} -E chdir ${folder} ${folder}/prefix/bin/remcaps
     train fashion-mnist/eff-capsnet --epochs 1 --set dataset.limit_train=256
     --set dataset.limit_test=128 --set dataset.validation=128 --device cpu --out ${folder}/runs)
