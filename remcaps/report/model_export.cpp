@@ -20,17 +20,26 @@ using nlohmann::json;
 
 namespace {
 
-// How the run was trained, where its folder says it.
-json training_of(const LoadedRun& run) {
+// What a card says besides numbers: how the run was trained, where its folder or, of a file that is
+// exported once more, its old card tells.
+json origin_of(const LoadedRun& run) {
+  const Metadata metadata = SafetensorsFile(run.weights).metadata();
+  json origin = json::object();
+  const auto keep = [](const json& from, json& to, std::initializer_list<const char*> keys) {
+    for (const char* key : keys)
+      if (from.contains(key)) to[key] = from[key];
+  };
+  if (metadata.contains("card")) {
+    keep(read_card(run.weights), origin, {"training", "data_note"});
+    return origin;
+  }
   const fs::path file = run.weights.parent_path() / "summary.json";
-  json training;
   std::error_code error;
-  if (!fs::exists(file, error)) return training;
+  if (!fs::exists(file, error)) return origin;
   const json summary = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   check(summary.is_object(), "{}: not valid JSON", file.string());
-  for (const char* key : {"epochs", "stopped", "seconds", "machine", "commit"})
-    if (summary.contains(key)) training[key] = summary[key];
-  return training;
+  keep(summary, origin["training"], {"epochs", "stopped", "seconds", "machine", "commit"});
+  return origin;
 }
 
 std::string training_text(const json& training) {
@@ -40,7 +49,7 @@ std::string training_text(const json& training) {
     text += " on " + machine;
   const std::string stopped = training.value("stopped", "");
   if (stopped == "minutes") return text + ", stopped by a time limit";
-  if (stopped == "epochs") return text + ", as many as told";
+  if (stopped == "epochs") return text + ", as told";
   return stopped.empty() ? text : fmt::format("{}, ended by {}", text, stopped);
 }
 
@@ -123,9 +132,8 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   ModelExport result;
   result.numbers = measure_for_card(run, run.source(data, "test"), on_progress);
   result.numbers["remcaps"] = kVersion;
+  result.numbers.update(origin_of(run));
   if (!data_note.empty()) result.numbers["data_note"] = data_note;
-  if (json training = training_of(run); !training.is_null())
-    result.numbers["training"] = std::move(training);
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
   if (out.has_parent_path()) make_folder(out.parent_path());

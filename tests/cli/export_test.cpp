@@ -73,6 +73,16 @@ TEST_F(ExportTest, ACardOutsideTheZooNamesItsFile) {
   EXPECT_THAT(card, ::testing::Not(HasSubstr("zoo:")));
 }
 
+TEST_F(ExportTest, ExportingAnExportChangesNothing) {
+  const auto both = [this] {
+    return read_file(folder_ / file()) + read_file(folder_ / "models/fashion-mnist/small.md");
+  };
+  const std::string before = both();
+  const ProgramResult again = remcaps({"export", "zoo:fashion-mnist/small", "--out", file()});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_TRUE(both() == before);
+}
+
 TEST_F(ExportTest, NothingHalfWrittenStaysBehind) {
   for (const auto& entry : fs::directory_iterator(folder_ / "models/fashion-mnist"))
     EXPECT_THAT(entry.path().filename().string(),
