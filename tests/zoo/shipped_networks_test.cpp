@@ -56,12 +56,15 @@ class ShippedNetworkTest : public ShippedNetworks,
 
 // What is in the file is the same on every machine: all that is counted of it must be equal.
 //
-// What the network computes is not, to the last bit: the order of a float32 sum is a matter of SIMD
-// width, BLAS and libtorch. That decides something only where two numbers are as good as equal: the
-// lengths of the two longest class capsules (then the prediction), or a coupling and an edge of the
-// quantizer (then the image's key). The bounds below are several times what was found to change
-// between AVX-512, AVX2 and SSE, fused and plain kernels, OpenBLAS for three CPUs; a weight, a
-// normalisation or an edge that is wrong moves the numbers by far more.
+// What the network computes is not, to the last bit: the order of a float32 sum is a matter of
+// kernels, SIMD width, BLAS and libtorch (not of threads). That decides something only where two
+// numbers are as good as equal: the lengths of the two longest class capsules (then the
+// prediction), or a coupling and an edge of the quantizer (then the image's key). Between the fused
+// kernels with AVX-512 and the plain ones with AVX-512 and with AVX2, a DR-CapsNet's couplings were
+// found to differ by at most 2e-7: no prediction of 2,000 and no key at K = 21 changed, 1 in 200
+// keys at K = 81, where edges are four times as dense. The bounds leave room for networks with
+// larger logits, for which rounding grows; a wrong weight, normalisation or edge moves the numbers
+// by far more.
 TEST_P(ShippedNetworkTest, DoesOnTheTestSetWhatItsCardSays) {
   const LoadedRun run = load_run("zoo:fashion-mnist/" + GetParam(), torch::kCPU);
   const DataSplits data = run.load_data("");
@@ -74,8 +77,8 @@ TEST_P(ShippedNetworkTest, DoesOnTheTestSetWhatItsCardSays) {
     EXPECT_EQ(measured.at(key), card.at(key)) << key;
 
   const double images = measured.at("samples");
-  expect_near(card, measured, "accuracy", 3 / images);
-  expect_near(card, measured, "accuracy_quantized", 5 / images);
+  expect_near(card, measured, "accuracy", 2 / images);
+  expect_near(card, measured, "accuracy_quantized", 3 / images);
   expect_near(card, measured, "loss", 1e-5);
   expect_near(card, measured, "entropy", 0.02);
   const auto keys = measured.at("keys_per_class").get<std::vector<double>>();
