@@ -62,12 +62,12 @@ void run_bench(const BenchCommand& options) {
                                         fmt::format("train.batch={}", options.batch)};
   if (options.task == BenchmarkTask::kSearch) overrides.emplace_back("pruning.strategy=lobster");
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
-  const BenchmarkResult result = run_benchmark(
-      benchmark_recipe(options.model, options.shape, overrides),
-      {.task = options.task,
-       .device = parse_device(options.device),
-       .seconds = options.seconds,
-       .trace = options.trace});
+  const BenchmarkResult result =
+      run_benchmark(benchmark_recipe(options.model, options.shape, overrides),
+                    {.task = options.task,
+                     .device = parse_device(options.device),
+                     .seconds = options.seconds,
+                     .trace = options.trace});
   (options.json ? print_bench_json : print_bench_text)(options, result);
 }
 
@@ -90,8 +90,9 @@ void add_task(CLI::App& bench, BenchmarkTask task, const std::string& name,
   command->add_option("--seconds", options->seconds, "How long to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--trace", options->trace,
-                      "Also write a timeline of a few steps (Chrome trace, for Perfetto)")
+  command
+      ->add_option("--trace", options->trace,
+                   "Also write a timeline of a few steps (Chrome trace, for Perfetto)")
       ->type_name("FILE");
   command->add_option("--set", options->overrides, "Change a key of the recipe, repeatable")
       ->type_name("KEY=VALUE")

@@ -13,7 +13,8 @@ namespace remcaps::testing {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "remcaps-test-XXXXXX").string();
+    const char* given = ::getenv("TMPDIR");
+    std::string name = std::string(given == nullptr ? "/tmp" : given) + "/remcaps-test-XXXXXX";
     if (::mkdtemp(name.data()) == nullptr)
       throw std::system_error(errno, std::generic_category(), name);
     path_ = name;

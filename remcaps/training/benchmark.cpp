@@ -213,6 +213,8 @@ Recipe benchmark_recipe(const std::string& model, const std::string& shape,
 BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   std::optional<ModelContext> context = known_context(recipe);
   check(context.has_value(), "bench: the images of {} have no fixed shape", recipe.dataset.name);
+  if (recipe.precision == "bf16" && !options.device.is_cuda())
+    throw UsageError("--precision bf16 is for a GPU; on a CPU convolutions are float32");
   context->load_pretrained = false;
   apply_runtime_options(recipe);
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));

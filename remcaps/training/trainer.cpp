@@ -114,6 +114,8 @@ RunSummary Trainer::run(std::optional<double> minutes) {
 
 void Trainer::start() {
   begin_ = looked_ = saved_at_ = Clock::now();
+  if (recipe_.precision == "bf16" && !device_.is_cuda())
+    fmt::print(stderr, "note: precision bf16 is for a GPU; on this CPU the run is float32\n");
   folder_.remove_leftovers();
   write_atomically(folder_.recipe(), recipe_.to_text());
   metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
