@@ -15,6 +15,8 @@ void write_profile(const std::filesystem::path& path, torch::Device device,
   std::set<ActivityType> activities = {ActivityType::CPU};
   if (device.is_cuda()) activities.insert(ActivityType::CUDA);
 
+  check(!std::filesystem::is_directory(path), "{}: is a folder; expected a file for the trace",
+        path.string());
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
   profiler::prepareProfiler(config, activities);
@@ -23,7 +25,8 @@ void write_profile(const std::filesystem::path& path, torch::Device device,
   if (device.is_cuda()) torch::cuda::synchronize(device.index());
   profiler::disableProfiler()->save(path.string());
   // It reports neither its own absence nor a folder it cannot write to.
-  check(std::filesystem::exists(path, ignored) && std::filesystem::file_size(path, ignored) > 0,
+  check(std::filesystem::is_regular_file(path, ignored) &&
+            std::filesystem::file_size(path, ignored) > 0,
         "{}: no trace was written; the folder cannot be written to, or this libtorch was built "
         "without its profiler",
         path.string());

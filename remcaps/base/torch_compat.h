@@ -23,7 +23,9 @@ int64_t cuda_free_bytes(torch::Device device);
 /// TF32 in the GPU's matrix products and convolutions.
 void set_tf32(bool on);
 
-/// Only deterministic algorithms (cuDNN's search off); an operation without one is an error.
+/// Only deterministic algorithms (cuDNN's search off); an operation without one is an error. The
+/// first call of a process also sets cuBLAS's workspaces: one that has computed on a GPU without
+/// cannot become deterministic any more.
 void set_deterministic(bool on);
 
 /// bfloat16 autocast on one device as long as it lives; does nothing where `on` is false.

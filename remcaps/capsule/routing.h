@@ -114,8 +114,8 @@ RoutingResult self_attention_routing(const Tensor& children, const Tensor& weigh
                                      const Tensor& prior, const SelfAttentionRouting& options,
                                      const RoutingRequest& request = {});
 
-/// The algorithm `options` holds; `bias` is the prior for self-attention. On a GPU it is float32
-/// whatever the convolutions in front of it are.
+/// The algorithm `options` holds; `bias` is the prior for self-attention. On a GPU its tensors
+/// are float32 whatever the convolutions in front of it are.
 RoutingResult route(const Tensor& children, const Tensor& weight, const Tensor& bias,
                     const RoutingOptions& options, const RoutingRequest& request = {});
 

@@ -22,7 +22,7 @@ bool fits_on(torch::Device device, int64_t bytes, int64_t max_bytes) {
 
 // The images on the device, or undefined where they should stay in host memory.
 torch::Tensor move_to(const torch::Tensor& images, torch::Device device, int64_t max_bytes) {
-  if (!device.is_cuda()) return images;
+  if (!device.is_cuda() || images.is_cuda()) return images;
   if (!fits_on(device, static_cast<int64_t>(images.nbytes()), max_bytes)) return {};
   try {
     return images.to(device);
@@ -50,7 +50,12 @@ BatchSource::BatchSource(const Dataset& dataset, AugmentOptions augment, torch::
   if (side > 0 && (shrinks || (device.is_cuda() && fits_on(device, size_ * image[0] * side * side,
                                                            max_device_bytes)))) {
     const at::NoGradGuard no_grad;
-    torch::Tensor resized = torch::empty({size_, image[0], side, side}, torch::kUInt8);
+    // The large images of a small data set go to the GPU at once: the host may have no room for
+    // them.
+    torch::Tensor resized = torch::empty(
+        {size_, image[0], side, side}, torch::TensorOptions()
+                                           .dtype(torch::kUInt8)
+                                           .device(shrinks ? torch::Device(torch::kCPU) : device));
     for (int64_t first = 0; first < size_; first += kChunk) {
       const int64_t count = std::min(kChunk, size_ - first);
       resized.narrow(0, first, count)

@@ -11,12 +11,18 @@ namespace remcaps::kernels::cuda {
 class Fork {
  public:
   explicit Fork(cudaStream_t main);
+  /// Joins where nobody has, without a word: an exception is on its way.
+  ~Fork();
+  Fork(const Fork&) = delete;
+  Fork& operator=(const Fork&) = delete;
+
   cudaStream_t side() const { return side_; }
-  void join() const;
+  void join();
 
  private:
   cudaStream_t main_, side_;
   cudaEvent_t ready_, done_;
+  bool joined_ = false;
 };
 
 }  // namespace remcaps::kernels::cuda

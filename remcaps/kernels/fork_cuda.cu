@@ -45,9 +45,15 @@ Fork::Fork(cudaStream_t main) : main_(main) {
   check_call(cudaStreamWaitEvent(side_, ready_, 0));
 }
 
-void Fork::join() const {
+Fork::~Fork() {
+  if (joined_ || cudaEventRecord(done_, side_) != cudaSuccess) return;
+  cudaStreamWaitEvent(main_, done_, 0);
+}
+
+void Fork::join() {
   check_call(cudaEventRecord(done_, side_));
   check_call(cudaStreamWaitEvent(main_, done_, 0));
+  joined_ = true;
 }
 
 }  // namespace remcaps::kernels::cuda

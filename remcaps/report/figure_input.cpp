@@ -51,6 +51,7 @@ void FigureRun::pass(const std::string& what,
                      const std::function<void(const Batch&, const Forward&)>& on_batch) const {
   Progress progress(what, part.size());
   EvaluateOptions options;
+  options.bf16 = run.recipe.precision == "bf16";
   options.forward.trace = true;
   options.forward.quantizers = quantizers;
   options.on_batch = on_batch;
@@ -62,6 +63,7 @@ void FigureRun::pass(const std::string& what,
 ParseTreeReport FigureRun::trees(const Quantizers& with, const std::string& what) const {
   Progress progress(what, part.size());
   EvaluateOptions options;
+  options.bf16 = run.recipe.precision == "bf16";
   options.on_progress = [&](int64_t done) { progress.update(done); };
   ParseTreeReport report = measure_parse_trees(*run.model, source(), with, options);
   progress.finish();

@@ -21,7 +21,7 @@ using nlohmann::json;
 namespace {
 
 // What a card says besides numbers: how the run was trained, where its folder or, of a file that is
-// exported once more, its old card tells.
+// exported once more from elsewhere, its old card tells.
 json origin_of(const LoadedRun& run) {
   const Metadata metadata = SafetensorsFile(run.weights).metadata();
   json origin = json::object();
@@ -29,16 +29,14 @@ json origin_of(const LoadedRun& run) {
     for (const char* key : keys)
       if (from.contains(key)) to[key] = from[key];
   };
-  if (metadata.contains("card")) {
-    keep(read_card(run.weights), origin, {"training", "data_note"});
-    return origin;
-  }
+  if (metadata.contains("card")) keep(read_card(run.weights), origin, {"training", "data_note"});
   const fs::path file = run.weights.parent_path() / "summary.json";
   std::error_code error;
   if (!fs::exists(file, error)) return origin;
   const json summary = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   check(summary.is_object(), "{}: not valid JSON", file.string());
   keep(summary, origin["training"], {"epochs", "stopped", "seconds", "machine", "commit"});
+  origin["training"]["precision"] = run.recipe.precision;
   return origin;
 }
 
@@ -47,9 +45,11 @@ std::string training_text(const json& training) {
                                  human_seconds(training.value("seconds", 0.0)));
   if (const std::string machine = training.value("machine", ""); !machine.empty())
     text += " on " + machine;
+  if (const std::string precision = training.value("precision", "float32"); precision != "float32")
+    text += fmt::format(" ({})", precision);
   const std::string stopped = training.value("stopped", "");
   if (stopped == "minutes") return text + ", stopped by a time limit";
-  if (stopped == "epochs") return text + ", as told";
+  if (stopped == "epochs") return text + ", the limit it was given";
   return stopped.empty() ? text : fmt::format("{}, ended by {}", text, stopped);
 }
 
@@ -158,7 +158,8 @@ std::string card_text(const fs::path& weights) {
   try {
     return fmt::format(
         "# {}\n\n{}| file | {}, half precision; pruned tensors as a bitmap and what is left |\n\n"
-        "The numbers are those of this file, on a CPU: `remcaps eval {}` gives them again.\n",
+        "The numbers are those of this file, on a CPU: `remcaps eval {} --device cpu` gives them "
+        "again.\n",
         name.substr(name.find(':') + 1), card_rows(numbers),
         human_bytes(static_cast<double>(fs::file_size(weights))), name);
   } catch (const json::exception& error) {

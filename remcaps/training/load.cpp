@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/torch_compat.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"
 #include "remcaps/tensors/packed.h"
@@ -115,6 +116,8 @@ LoadedRun load_run(const fs::path& run_or_name, torch::Device device,
   run.class_names = std::move(info.class_names);
   run.epoch = info.epoch;
   run.device = device;
+  // As in its training; the last run that was loaded decides for all of them.
+  if (device.is_cuda()) set_tf32(run.recipe.precision != "float32");
   run.context.load_pretrained = false;
   run.model = build_model(run.recipe, run.context);
   load_weights(*run.model, load_unpacked(file), run.weights.string());

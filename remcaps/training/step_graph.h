@@ -32,7 +32,7 @@ class StepGraph {
   /// update rule, a step that could not be recorded (with a warning, once).
   bool run(int64_t position, PruningContext& context, EpochSums& sums);
 
-  /// Whether the last step was a replay.
+  /// Whether the full batches of the epoch at hand are replays.
   bool replays() const { return graph_.recorded() && !stale_; }
 
  private:
