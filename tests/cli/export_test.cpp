@@ -68,7 +68,7 @@ TEST_F(ExportTest, ACardOutsideTheZooNamesItsFile) {
             0);
   const std::string card = read_file(folder_ / "mine/one.md");
   EXPECT_THAT(card, HasSubstr("# one.safetensors\n"));
-  EXPECT_THAT(card, HasSubstr("`remcaps eval one.safetensors`"));
+  EXPECT_THAT(card, HasSubstr("`remcaps eval one.safetensors --device cpu`"));
   EXPECT_THAT(card, HasSubstr("| not the official data | 96 images |"));
   EXPECT_THAT(card, ::testing::Not(HasSubstr("zoo:")));
 }
