@@ -19,7 +19,7 @@ void add_collect(CLI::App& app) {
   command->add_option("--out", options->options.out, "Writes OUT/<recipe>/seed-<n>.json")
       ->capture_default_str();
   command->add_option("--machine", options->options.machine,
-                      "What they were trained on, where the summaries do not say it");
+                      "What they were trained on, instead of what the summaries say");
   command->add_option("--commit", options->options.commit, "The same for the commit");
   command->add_option("--data-note", options->options.data_note,
                       "How the data differ from the official ones");

@@ -56,12 +56,6 @@ double deviation(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 double test_accuracy(const RunResult& run) {
   return run.summary.value("accuracy_quantized", run.summary.value("accuracy", 0.0));
 }
@@ -144,6 +138,12 @@ const RunResult& best_run(const std::vector<RunResult>& runs) {
   return *std::max_element(runs.begin(), runs.end(), [](const RunResult& a, const RunResult& b) {
     return test_accuracy(a) < test_accuracy(b);
   });
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell) {

@@ -39,6 +39,8 @@ struct Aggregate {
   std::optional<double> over_classes;  ///< entropy: of the seeds' mean entropy of each class
 };
 
+double median(std::vector<double> values);
+
 /// Nothing where no run has the number.
 std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell);
 

@@ -67,9 +67,7 @@ std::string median_keys(const std::vector<RunResult>& runs) {
   std::vector<double> keys;
   for (const RunResult& run : runs)
     if (run.summary.contains("median_keys")) keys.push_back(run.summary.at("median_keys"));
-  if (keys.empty()) return "";
-  std::sort(keys.begin(), keys.end());
-  return fmt::format("{:g}", keys[keys.size() / 2]);
+  return keys.empty() ? "" : fmt::format("{:g}", median(keys));
 }
 
 }  // namespace
