@@ -138,9 +138,7 @@ void run_eval(const EvalCommand& options) {
       load_run(options.path, parse_device(options.place.device), options.checkpoint);
   const DataSplits data = run.load_data(options.place.data);
   const BatchSource source = run.source(data, options.split);
-  EvaluateOptions evaluation;
-  evaluation.margin = run.recipe.loss.margin(run.epoch);
-  evaluation.bf16 = run.recipe.precision == "bf16";
+  EvaluateOptions evaluation = evaluation_options(run.recipe, run.epoch);
   const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   SplitMeasurement result;
   {

@@ -30,10 +30,8 @@ LoadedRun RunOptions::load() const {
 }
 
 EvaluateOptions RunOptions::evaluation(const LoadedRun& run) const {
-  EvaluateOptions options;
+  EvaluateOptions options = evaluation_options(run.recipe, run.epoch);
   options.batch = batch;
-  options.margin = run.recipe.loss.margin(run.epoch);
-  options.bf16 = run.recipe.precision == "bf16";
   return options;
 }
 

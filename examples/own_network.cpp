@@ -113,7 +113,7 @@ int main(int argc, char** argv) try {
   ConfigSection section(YAML::Load("{strategy: lobster, lambda: 0.001}"), "own_network", "pruning");
   const std::unique_ptr<Pruner> pruner = make_pruner(section);
   PruningContext pruning{model};
-  pruning.validation_loss = [&] { return evaluate_margin_loss(model, validation, {}, 128); };
+  pruning.validation_loss = [&] { return evaluate_margin_loss(model, validation, {}); };
 
   constexpr int64_t kEpochs = 4, kBatch = 64;
   for (pruning.epoch = 0; pruning.epoch < kEpochs; ++pruning.epoch) {

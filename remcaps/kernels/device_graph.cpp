@@ -185,8 +185,17 @@ DeviceGraph::DeviceGraph(torch::Device device)
     : device_(device), state_(std::make_unique<State>()) {}
 DeviceGraph::~DeviceGraph() = default;
 
-void DeviceGraph::clear() {
-  *state_ = State();
+bool DeviceGraph::try_record(const std::string& what, const std::function<void()>& work) {
+  try {
+    record(work);
+    return true;
+  } catch (const std::exception& error) {
+    *state_ = State();
+    const std::string reason = error.what();  // libtorch's has the stack below it
+    fmt::print(stderr, "warning: {} could not be recorded as a CUDA graph: {}\n", what,
+               reason.substr(0, reason.find('\n')));
+    return false;
+  }
 }
 
 }  // namespace remcaps

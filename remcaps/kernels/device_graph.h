@@ -62,9 +62,11 @@ class DeviceGraph {
   /// Records without running, in place of an earlier recording, whose memory it takes over. On a
   /// GPU an OwnStream must be current. Throws what `work` throws; nothing is recorded then.
   void record(const std::function<void()>& work);
+  /// The same for work that can do without: false, and a warning that names `what`, where it cannot
+  /// be recorded.
+  bool try_record(const std::string& what, const std::function<void()>& work);
   bool recorded() const;
   void replay();
-  void clear();
 
  private:
   struct State;

@@ -103,17 +103,14 @@ Work training_work(const Setup& setup) {
   };
 }
 
-EvaluateOptions evaluation_options(const Setup& setup, int64_t batch) {
-  EvaluateOptions options;
-  options.batch = batch;
-  options.margin = setup.recipe.loss.margin(/*epoch=*/0);
-  options.bf16 = setup.recipe.precision == "bf16";
-  options.kernels = setup.recipe.kernel_path();
+EvaluateOptions options_of(const Setup& setup) {
+  EvaluateOptions options = evaluation_options(setup.recipe, /*epoch=*/0);
+  options.batch = setup.recipe.train.batch;
   return options;
 }
 
 Work inference_work(const Setup& setup) {
-  EvaluateOptions options = evaluation_options(setup, setup.recipe.train.batch);
+  EvaluateOptions options = options_of(setup);
   auto pass =
       std::make_shared<EvaluationPass>(setup.model, setup.source, options, setup.recipe.cuda_graph);
   return [setup, options, pass](PhaseClock* clock) mutable {
@@ -129,7 +126,7 @@ Work search_work(const Setup& setup) {
   const std::vector<Tensor> parameters = setup.model.parameters();
   std::vector<Tensor> start;
   for (const Tensor& parameter : parameters) start.push_back(parameter.detach().clone());
-  EvaluateOptions options = evaluation_options(setup, setup.recipe.train.batch);
+  EvaluateOptions options = options_of(setup);
   std::shared_ptr<EvaluationPass> pass;  // as the trainer has it
   if (setup.device.is_cuda()) {
     options.batch = search_batch(setup.model, setup.device);

@@ -128,6 +128,14 @@ Evaluation read_back(const EvaluationSums& sums, const BatchSource& source, int6
 
 }  // namespace
 
+EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch) {
+  EvaluateOptions options;
+  options.margin = recipe.loss.margin(epoch);
+  options.bf16 = recipe.precision == "bf16";
+  options.kernels = recipe.kernel_path();
+  return options;
+}
+
 EvaluationSums EvaluationSums::zeros(int64_t batches, int64_t lanes, int64_t classes,
                                      torch::Device device) {
   const auto options = torch::TensorOptions().device(device);
@@ -170,7 +178,7 @@ double EvaluationPass::loss() {
 void EvaluationPass::pass() {
   if (records_ && !graph_.recorded()) {
     work();  // what is recorded must have run before
-    record();
+    records_ = graph_.try_record("a pass", [this] { work(); });
   }
   records_ ? graph_.replay() : work();
 }
@@ -178,18 +186,6 @@ void EvaluationPass::pass() {
 void EvaluationPass::work() {
   sums_.confusion.zero_();
   add_batches(model_, source_, options_, sums_);
-}
-
-void EvaluationPass::record() {
-  try {
-    graph_.record([this] { work(); });
-  } catch (const std::exception& error) {
-    records_ = false;
-    graph_.clear();
-    const std::string reason = error.what();
-    fmt::print(stderr, "warning: a pass could not be recorded as a CUDA graph: {}\n",
-               reason.substr(0, reason.find('\n')));
-  }
 }
 
 int64_t search_batch(const CapsNet& model, torch::Device device) {
@@ -210,14 +206,6 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                                                    options.margin, options.kernels));
                  });
   return mean_losses(losses, source, options.batch).images;
-}
-
-double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
-                            int64_t batch) {
-  EvaluateOptions options;
-  options.margin = margin;
-  options.batch = batch;
-  return evaluate_margin_loss(model, source, options);
 }
 
 }  // namespace remcaps

@@ -10,12 +10,13 @@
 #include "remcaps/kernels/device_graph.h"
 #include "remcaps/models/model.h"
 #include "remcaps/training/phase_clock.h"
+#include "remcaps/training/recipe.h"
 
 namespace remcaps {
 
 struct EvaluateOptions {
   /// Batches in the data set's own order. gamma-CapsNet's routing looks at the whole batch: the
-  /// published numbers are at 128.
+  /// published numbers are at 128, whatever the training batch is.
   int64_t batch = 128;
   MarginOptions margin;
   /// Weight of the reconstruction error in the loss; 0, or a network without a decoder: none.
@@ -39,6 +40,9 @@ struct EvaluateOptions {
   std::function<void(int64_t)> on_progress;
 };
 
+/// As a recipe has it after so many epochs: its margins, precision and kernels.
+EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch);
+
 struct Evaluation {
   int64_t samples = 0;
   double loss = 0;             ///< mean over images
@@ -51,10 +55,8 @@ struct Evaluation {
 /// the end. The network is left in the mode it was in.
 Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options);
 
-/// Only the sample-weighted mean of the margin loss: what a threshold search compares.
-double evaluate_margin_loss(CapsNet& model, const BatchSource& source, const MarginOptions& margin,
-                            int64_t batch);
-/// With the batch, margins, precision and kernels of the options; nothing else of them counts.
+/// Only the sample-weighted mean of the margin loss: what a threshold search compares. Of the
+/// options batch, margin, bf16 and kernels count.
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                             const EvaluateOptions& options);
 
@@ -87,7 +89,6 @@ class EvaluationPass {
  private:
   void pass();
   void work();
-  void record();
 
   CapsNet& model_;
   const BatchSource& source_;

@@ -11,10 +11,6 @@ namespace {
 // grows, kernels are loaded.
 constexpr int64_t kEagerSteps = 3;
 
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 }  // namespace
 
 StepGraph::StepGraph(const Recipe& recipe, TrainingStep& step, const BatchSource& source,
@@ -79,19 +75,11 @@ bool StepGraph::prepare(int64_t position, PruningContext& context, const EpochSu
 }
 
 bool StepGraph::record() {
-  try {
-    graph_.record([this] { work(); });
-    stale_ = false;
-    return true;
-  } catch (const std::exception& error) {
-    // Nothing has run: the step is still to be done, by the caller.
-    usable_ = false;
-    graph_.clear();
-    step_.adam().zero_grad();
-    fmt::print(stderr, "warning: the training step could not be recorded as a CUDA graph: {}\n",
-               first_line(error.what()));
-    return false;
-  }
+  usable_ = graph_.try_record("the training step", [this] { work(); });
+  stale_ = !usable_;
+  // Nothing has run: the step is still to be done, by the caller.
+  if (!usable_) step_.adam().zero_grad();
+  return usable_;
 }
 
 void StepGraph::work() {

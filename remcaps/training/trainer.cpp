@@ -18,9 +18,6 @@
 namespace remcaps {
 namespace {
 
-// The published code validates in batches of this size whatever the training batch is.
-constexpr int64_t kEvaluationBatch = 128;
-
 // Epochs from 1 in what people read, as the progress bar has them.
 std::string place_text(const RunProgress& progress) {
   return fmt::format("epoch {}, step {}", progress.epoch + 1, progress.step);
@@ -266,14 +263,13 @@ void Trainer::end_epoch() {
 }
 
 void Trainer::validate(EpochRecord& record) {
-  EvaluateOptions options = evaluation_options(progress_.epoch);
+  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch);
   options.reconstruction = recipe_.loss.reconstruction;
   display_.begin_pass("validation", validation_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
   const Evaluation result = evaluate(*model_, *validation_, options);
   if (!std::isfinite(result.batch_mean_loss)) {
-    const Batch batch =
-        validation_->evaluation_batch(0, std::min(kEvaluationBatch, validation_->size()));
+    const Batch batch = validation_->evaluation_batch(0, options.batch);
     fail(
         "validation loss is not finite after epoch {} (step {}); first not finite: {}; last good "
         "checkpoint: {} ({})",
@@ -305,7 +301,7 @@ void Trainer::prune(EpochRecord& record) {
 void Trainer::measure_test(EpochRecord& record) {
   const int64_t every = recipe_.metrics.every;
   if (every == 0 || (progress_.epoch + 1) % every != 0 || test_ == nullptr) return;
-  EvaluateOptions options = evaluation_options(progress_.epoch);
+  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch);
   display_.begin_pass("test", test_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
   const SplitMeasurement result =
@@ -340,7 +336,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.seconds = seconds();
   if (!last)
     load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
-  const EvaluateOptions options = evaluation_options(summary.checkpoint_epoch);
+  const EvaluateOptions options = evaluation_options(recipe_, summary.checkpoint_epoch);
   if (test_ != nullptr)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);
   for (const auto& [name, dataset] : extra_) {
@@ -353,15 +349,6 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.sparsity = sparsity.published();
   write_atomically(folder_.summary(), to_json(summary).dump(2) + "\n");
   return summary;
-}
-
-EvaluateOptions Trainer::evaluation_options(int64_t epoch) const {
-  EvaluateOptions options;
-  options.batch = kEvaluationBatch;
-  options.margin = recipe_.loss.margin(epoch);
-  options.bf16 = recipe_.precision == "bf16";
-  options.kernels = recipe_.kernel_path();
-  return options;
 }
 
 Quantizers Trainer::quantizers() const {
@@ -382,7 +369,7 @@ PruningContext Trainer::pruning_context() {
 }
 
 double Trainer::search_loss() {
-  EvaluateOptions options = evaluation_options(progress_.epoch);
+  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch);
   if (!device_.is_cuda()) return evaluate_margin_loss(*model_, *validation_, options);
   if (!search_pass_ || !(search_margin_ == options.margin)) {
     options.batch = search_batch(*model_, device_);

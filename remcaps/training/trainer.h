@@ -69,8 +69,6 @@ class Trainer {
   /// What a threshold search compares.
   double search_loss();
   Quantizers quantizers() const;
-  /// The margins of an epoch, the recipe's precision and kernels, the published batch.
-  EvaluateOptions evaluation_options(int64_t epoch) const;
 
   /// Once a second, and wherever a result depends on it: reads the sums back from the device.
   void look_at_sums();

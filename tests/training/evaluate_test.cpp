@@ -36,7 +36,7 @@ TEST(Evaluate, LossIsTheMeanOverImagesAndBatchMeanLossTheMeanOverBatches) {
   const double second = losses.slice(0, 32).mean().item<double>();
   EXPECT_NEAR(result.batch_mean_loss, (first + second) / 2, 1e-6);
   EXPECT_GT(std::abs(result.loss - result.batch_mean_loss), 1e-7);
-  EXPECT_NEAR(evaluate_margin_loss(*f.model, f.source, {}, 32), result.loss, 1e-12);
+  EXPECT_NEAR(evaluate_margin_loss(*f.model, f.source, options), result.loss, 1e-12);
 }
 
 TEST(Evaluate, ConfusionMatrixHasTrueClassesInRows) {
