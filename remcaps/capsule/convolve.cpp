@@ -30,13 +30,13 @@ Tensor tensor_core_convolution(const torch::nn::Conv2dImpl& layer, const Tensor&
                        layer.options.groups());
 }
 
-// No padding, no dilation, no groups.
-bool is_simple(const torch::nn::Conv2dImpl& layer) {
-  const auto padding = layer.options.padding();
-  const auto* margins = get_if<torch::ExpandingArray<2>>(&padding);
-  const auto dilation = *layer.options.dilation();
-  return margins != nullptr && (*margins)->at(0) == 0 && (*margins)->at(1) == 0 &&
-         dilation[0] == 1 && dilation[1] == 1 && layer.options.groups() == 1;
+bool has_dense_windows(const torch::nn::Conv2dImpl& layer) {
+  return *layer.options.dilation() == std::array<int64_t, 2>{1, 1} && layer.options.groups() == 1;
+}
+
+bool has_no_padding(const torch::nn::Conv2dImpl& layer) {
+  const torch::ExpandingArray<2>* padding = zero_padding(layer);
+  return padding != nullptr && **padding == std::array<int64_t, 2>{0, 0};
 }
 
 // Packing the weights pays only where enough places share them: not for a single small map.
@@ -52,9 +52,8 @@ bool has_many_places(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
 // than float32 does.
 std::optional<torch::ScalarType> pixel_type(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
   constexpr int64_t kFewChannels = 4;
-  if (zero_padding(layer) == nullptr || map.scalar_type() != torch::kFloat32 ||
-      map.size(1) > kFewChannels || map.requires_grad() || layer.options.groups() != 1 ||
-      *layer.options.dilation() != std::array<int64_t, 2>{1, 1})
+  if (zero_padding(layer) == nullptr || !has_dense_windows(layer) || map.requires_grad() ||
+      map.scalar_type() != torch::kFloat32 || map.size(1) > kFewChannels)
     return std::nullopt;
   if (cuda_autocast_is_on(map.device())) return torch::kBFloat16;
   if (tf32_is_on(map.device())) return torch::kFloat32;
@@ -66,7 +65,8 @@ Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath k
     return relu ? torch::relu(result) : result;
   };
   if (kernels == KernelPath::kReference) return rectified(layer.forward(map));
-  if (is_simple(layer) && has_many_places(layer, map) && has_fast_convolution(map, layer.weight))
+  if (has_dense_windows(layer) && has_no_padding(layer) && has_many_places(layer, map) &&
+      has_fast_convolution(map, layer.weight))
     return rectified(fast_convolution(map, layer.weight, layer.bias, *layer.options.stride()));
   if (const auto type = pixel_type(layer, map))
     return pixel_layer({*layer.options.stride(), **zero_padding(layer), *type, relu}, map,

@@ -1,9 +1,12 @@
-// The only place where torch's CUDA headers meet the kernels: the device and stream of a tensor.
+// The only place where torch's CUDA headers meet the kernels: the device, stream and type of a
+// tensor.
 #pragma once
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/types.h>
+
+#include "remcaps/kernels/pointwise_kernels.h"
 
 namespace remcaps::kernels::cuda {
 
@@ -16,5 +19,10 @@ class DeviceScope {
  private:
   c10::cuda::CUDAGuard guard_;
 };
+
+/// Of a float32 or bfloat16 tensor.
+inline MapType map_type(const torch::Tensor& map) {
+  return map.scalar_type() == torch::kFloat32 ? MapType::kFloat32 : MapType::kBFloat16;
+}
 
 }  // namespace remcaps::kernels::cuda

@@ -211,12 +211,9 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
                    .agreed = trail.agreed(iteration)});
   }
   launch.rows_from(shape.pose_size(), work.poses, poses);
-  if (couplings == nullptr) return;
-  const int64_t pairs = shape.children * shape.parents;
-  if (last == 0)
-    launch.fill(shape.batch * pairs, rule.first_coupling, couplings);
-  else
-    launch.rows_from(pairs, trail.couplings(last), couplings);
+  if (couplings != nullptr)
+    launch.give_couplings(last == 0 ? nullptr : trail.couplings(last), rule.first_coupling,
+                          couplings);
 }
 
 void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule,

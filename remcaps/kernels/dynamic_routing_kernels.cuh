@@ -15,10 +15,7 @@ __global__ void __launch_bounds__(512)
   extern __shared__ float4 shared[];
   const ParentTask task = parent_task(dims, chunk);
   if (task.parent >= dims.parents) return;
-  using Queue = WeightQueue<kBlock>;
-  Queue queue(reinterpret_cast<float*>(shared) + threadIdx.y * Queue::kFloats,
-              weight + (int64_t(task.begin) * dims.parents + task.parent) * kBlock,
-              int64_t(dims.parents) * kBlock, task.end - task.begin);
+  auto queue = blocks_of_parent<kBlock>(shared, dims, weight, task.parent, task.begin, task.end);
   float2 pose[kDout];
 #pragma unroll
   for (int d = 0; d < kDout; ++d)
@@ -55,10 +52,7 @@ __global__ void __launch_bounds__(512)
   extern __shared__ float4 shared[];
   const ParentTask task = parent_task(dims, chunk);
   if (task.parent >= dims.parents) return;
-  using Queue = WeightQueue<kBlock>;
-  Queue queue(reinterpret_cast<float*>(shared) + threadIdx.y * Queue::kFloats,
-              weight + (int64_t(task.begin) * dims.parents + task.parent) * kBlock,
-              int64_t(dims.parents) * kBlock, task.end - task.begin);
+  auto queue = blocks_of_parent<kBlock>(shared, dims, weight, task.parent, task.begin, task.end);
   float2 sum[kDout] = {};
   for (int i = task.begin; i < task.end; ++i) {
     const float4* w = queue.pop();
@@ -105,9 +99,7 @@ __global__ void __launch_bounds__(512)
   if (i >= dims.children) return;
   const int image = blockIdx.y * kTileImages + threadIdx.x * kImagesPerLane;
   const bool has_images = image < dims.padded;
-  using Queue = WeightQueue<kBlock>;
-  Queue queue(reinterpret_cast<float*>(shared) + threadIdx.y * Queue::kFloats,
-              weight + int64_t(i) * dims.parents * kBlock, kBlock, dims.parents);
+  auto queue = blocks_of_child<kBlock>(shared, dims, weight, i);
   float2 grad[kDin] = {};
   for (int j = 0; j < dims.parents; ++j) {
     const float4* w = queue.pop();

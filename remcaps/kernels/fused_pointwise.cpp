@@ -12,7 +12,6 @@ namespace remcaps {
 namespace {
 
 using kernels::CapsuleMap;
-using kernels::MapType;
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -31,10 +30,6 @@ CapsuleMap capsule_map(const Tensor& map, int64_t types, int64_t dim) {
           .type_stride = map.stride(1) * dim,
           .dim_stride = map.stride(1),
           .place_stride = map.stride(3)};
-}
-
-[[maybe_unused]] MapType type_of(const Tensor& map) {
-  return map.scalar_type() == torch::kFloat32 ? MapType::kFloat32 : MapType::kBFloat16;
 }
 
 // What a squash's backward pass needs.
@@ -71,7 +66,7 @@ class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
 #ifdef REMCAPS_CUDA
     if (map.is_cuda()) {
       const kernels::cuda::DeviceScope scope(map);
-      kernels::cuda::squash_map(shape, type_of(map), map.data_ptr(), small,
+      kernels::cuda::squash_map(shape, kernels::cuda::map_type(map), map.data_ptr(), small,
                                 capsules.data_ptr<float>(), scope.stream());
       return capsules;
     }
@@ -87,7 +82,7 @@ class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
 #ifdef REMCAPS_CUDA
     if (map.is_cuda()) {
       const kernels::cuda::DeviceScope scope(map);
-      kernels::cuda::squash_map_gradient(shape, type_of(map), map.data_ptr(),
+      kernels::cuda::squash_map_gradient(shape, kernels::cuda::map_type(map), map.data_ptr(),
                                          grad_capsules.data_ptr<float>(), epsilon,
                                          grad_map.data_ptr(), scope.stream());
       return {grad_map, Tensor(), Tensor(), Tensor()};
@@ -111,7 +106,7 @@ class ChannelSquash : public torch::autograd::Function<ChannelSquash> {
 #ifdef REMCAPS_CUDA
     if (map.is_cuda()) {
       const kernels::cuda::DeviceScope scope(map);
-      kernels::cuda::squash_channels(shape, type_of(map), map.data_ptr(), small,
+      kernels::cuda::squash_channels(shape, kernels::cuda::map_type(map), map.data_ptr(), small,
                                      squashed.data_ptr(), scope.stream());
       return squashed;
     }
@@ -131,7 +126,7 @@ class ChannelSquash : public torch::autograd::Function<ChannelSquash> {
 #ifdef REMCAPS_CUDA
     if (map.is_cuda()) {
       const kernels::cuda::DeviceScope scope(map);
-      kernels::cuda::squash_channels_gradient(shape, type_of(map), map.data_ptr(),
+      kernels::cuda::squash_channels_gradient(shape, kernels::cuda::map_type(map), map.data_ptr(),
                                               grad_squashed.data_ptr(), epsilon,
                                               grad_map.data_ptr(), scope.stream());
       return {grad_map, Tensor(), Tensor(), Tensor()};

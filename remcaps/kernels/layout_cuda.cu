@@ -1,29 +1,15 @@
-#include <cuda_bf16.h>
-
 #include <algorithm>
 #include <type_traits>
 
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/layout_kernels.h"
+#include "remcaps/kernels/map_numbers.cuh"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
 constexpr int64_t kMostBlocks = 65535;  // of the grid's second and third dimension
-
-__device__ inline float widened(float x) {
-  return x;
-}
-__device__ inline float widened(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ inline void narrowed(float x, float* to) {
-  *to = x;
-}
-__device__ inline void narrowed(float x, __nv_bfloat16* to) {
-  *to = __float2bfloat16(x);
-}
 
 // A tile goes through shared memory, so that reading and writing both run along rows.
 template <typename In, typename Out>
@@ -37,13 +23,13 @@ __global__ void transpose_kernel(Matrices shape, const In* __restrict__ in, Out*
       for (int y = threadIdx.y; y < kTile; y += kTileRows) {
         const int64_t row = first_row + y, column = first_column + threadIdx.x;
         if (row < shape.rows && column < shape.columns)
-          tile[y][threadIdx.x] = widened(in[n * size + row * shape.columns + column]);
+          tile[y][threadIdx.x] = to_float(in[n * size + row * shape.columns + column]);
       }
       __syncthreads();
       for (int y = threadIdx.y; y < kTile; y += kTileRows) {
         const int64_t column = first_column + y, row = first_row + threadIdx.x;
         if (row < shape.rows && column < shape.columns)
-          narrowed(tile[threadIdx.x][y], &out[n * size + column * shape.rows + row]);
+          put(&out[n * size + column * shape.rows + row], tile[threadIdx.x][y]);
       }
       __syncthreads();
     }

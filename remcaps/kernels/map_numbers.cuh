@@ -1,4 +1,4 @@
-// Eight neighbours of a map at once, as floats whatever the map's type.
+// Numbers of a map as floats whatever the map's type, one or eight at a time.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -6,6 +6,19 @@
 #include <cstdint>
 
 namespace remcaps::kernels::cuda {
+
+__device__ inline float to_float(float x) {
+  return x;
+}
+__device__ inline float to_float(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ inline void put(float* to, float x) {
+  *to = x;
+}
+__device__ inline void put(__nv_bfloat16* to, float x) {
+  *to = __float2bfloat16(x);
+}
 
 // Eight numbers that follow each other and begin at a multiple of 16 bytes.
 struct alignas(16) Eight {

@@ -22,12 +22,6 @@ int64_t filled_up(int64_t length) {
   return (length + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
-#ifdef REMCAPS_CUDA
-kernels::MapType map_type(torch::ScalarType type) {
-  return type == torch::kFloat32 ? kernels::MapType::kFloat32 : kernels::MapType::kBFloat16;
-}
-#endif
-
 struct Windows {
   Tensor rows;  // [B * h * w, C * kh * kw and a few zeros]
   int64_t height, width;
@@ -57,8 +51,8 @@ Windows windows_of(const PixelLayer& layer, const Tensor& images, const Tensor& 
                                     .padding_y = down,
                                     .padding_x = right,
                                     .length = rows.size(1)},
-                                   dense.data_ptr<float>(), map_type(layer.type), rows.data_ptr(),
-                                   scope.stream());
+                                   dense.data_ptr<float>(), kernels::cuda::map_type(rows),
+                                   rows.data_ptr(), scope.stream());
     return {rows, height, width};
   }
 #endif
@@ -81,7 +75,7 @@ std::pair<Tensor, Tensor> relu_gradient(const Tensor& out, const Tensor& gradien
     const Tensor partial =
         torch::empty({kernels::cuda::relu_gradient_floats(rows, columns)}, floats);
     const kernels::cuda::DeviceScope scope(out);
-    kernels::cuda::relu_gradient(rows, columns, map_type(out.scalar_type()), out.data_ptr(),
+    kernels::cuda::relu_gradient(rows, columns, kernels::cuda::map_type(out), out.data_ptr(),
                                  gradient.data_ptr(), masked.data_ptr(), partial.data_ptr<float>(),
                                  sums.data_ptr<float>(), scope.stream());
     return {masked, sums};

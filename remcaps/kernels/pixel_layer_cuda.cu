@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "remcaps/kernels/cuda_launch.cuh"
-#include "remcaps/kernels/eight.cuh"
+#include "remcaps/kernels/map_numbers.cuh"
 #include "remcaps/kernels/pixel_layer_kernels.h"
 
 namespace remcaps::kernels::cuda {

@@ -3,26 +3,13 @@
 #include <type_traits>
 
 #include "remcaps/kernels/cuda_launch.cuh"
-#include "remcaps/kernels/eight.cuh"
+#include "remcaps/kernels/map_numbers.cuh"
 #include "remcaps/kernels/pointwise_kernels.h"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-__device__ inline float to_float(float x) {
-  return x;
-}
-__device__ inline float to_float(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-__device__ inline void put(float* to, float x) {
-  *to = x;
-}
-__device__ inline void put(__nv_bfloat16* to, float x) {
-  *to = __float2bfloat16(x);
-}
 
 __device__ inline int64_t capsule_offset(const CapsuleMap& shape, int64_t capsule) {
   // 32-bit divisions where they do: 64-bit ones would take longer than the squash.

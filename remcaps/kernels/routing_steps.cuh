@@ -52,7 +52,8 @@ class RoutingSteps {
 
   // grad_bias[J, D_out] = sum over iterations and images of grad_sums [iterations, J, D_out, P].
   void bias_gradient(int iterations, const float* grad_sums, float* grad_bias) const;
-  void fill(int64_t count, float value, float* to) const;
+  // Couplings [I, J, P] (null: all `uniform`) to [B, I, J].
+  void give_couplings(const float* from, float uniform, float* to) const;
 
  protected:
   Dims dims_;

@@ -278,8 +278,10 @@ void RoutingSteps::bias_gradient(int iterations, const float* grad_sums, float* 
   check_launch("sum_over_images");
 }
 
-void RoutingSteps::fill(int64_t count, float value, float* to) const {
-  fill_values<<<blocks_for(count, 256), 256, 0, stream_>>>(count, value, to);
+void RoutingSteps::give_couplings(const float* from, float uniform, float* to) const {
+  const int64_t pairs = int64_t(dims_.children) * dims_.parents, count = dims_.batch * pairs;
+  if (from != nullptr) return rows_from(pairs, from, to);
+  fill_values<<<blocks_for(count, 256), 256, 0, stream_>>>(count, uniform, to);
   check_launch("fill_values");
 }
 

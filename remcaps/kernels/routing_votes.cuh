@@ -83,6 +83,25 @@ class WeightQueue {
   int left_, write_ = 0, read_ = 0;
 };
 
+// This warp's queues, out of the block's shared memory: of one parent's blocks, children [begin,
+// end), and of one child's.
+template <int kBlock>
+__device__ WeightQueue<kBlock> blocks_of_parent(float4* shared, const Dims& dims,
+                                                const float* weight, int parent, int begin,
+                                                int end) {
+  return WeightQueue<kBlock>(
+      reinterpret_cast<float*>(shared) + threadIdx.y * WeightQueue<kBlock>::kFloats,
+      weight + (int64_t(begin) * dims.parents + parent) * kBlock, int64_t(dims.parents) * kBlock,
+      end - begin);
+}
+template <int kBlock>
+__device__ WeightQueue<kBlock> blocks_of_child(float4* shared, const Dims& dims,
+                                               const float* weight, int child) {
+  return WeightQueue<kBlock>(
+      reinterpret_cast<float*>(shared) + threadIdx.y * WeightQueue<kBlock>::kFloats,
+      weight + int64_t(child) * dims.parents * kBlock, kBlock, dims.parents);
+}
+
 // Whether a block has a weight other than zero. Every lane gets the same answer.
 template <int kBlock>
 __device__ bool is_alive(const float4* block) {

@@ -181,12 +181,8 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
                    .agreed = nullptr});
   }
   launch.rows_from(shape.pose_size(), work.poses, poses);
-  if (couplings == nullptr) return;
-  const int64_t pairs = shape.children * shape.parents;
-  if (last == 0)
-    launch.fill(shape.batch * pairs, rule.first_coupling, couplings);
-  else
-    launch.rows_from(pairs, kept.couplings, couplings);
+  if (couplings != nullptr)
+    launch.give_couplings(last == 0 ? nullptr : kept.couplings, rule.first_coupling, couplings);
 }
 
 void scaled_distance_backward(const RoutingShape& shape, const RoutingRule& rule,

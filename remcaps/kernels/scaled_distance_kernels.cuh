@@ -55,10 +55,7 @@ __global__ void __launch_bounds__(kParentWarps* kWarp)
   extern __shared__ float4 shared[];
   const ParentTask task = parent_task(dims, chunk);
   if (task.parent >= dims.parents) return;
-  using Queue = WeightQueue<kBlock>;
-  Queue queue(reinterpret_cast<float*>(shared) + threadIdx.y * Queue::kFloats,
-              weight + (int64_t(task.begin) * dims.parents + task.parent) * kBlock,
-              int64_t(dims.parents) * kBlock, task.end - task.begin);
+  auto queue = blocks_of_parent<kBlock>(shared, dims, weight, task.parent, task.begin, task.end);
   float2 sum[kDout] = {};
   for (int i = task.begin; i < task.end; ++i) {
     const float4* w = queue.pop();
@@ -99,10 +96,7 @@ __global__ void __launch_bounds__(kParentWarps* kWarp)
   const ParentTask task = parent_task(dims, chunk);
   const bool has_parent = task.parent < dims.parents;  // all warps meet at the end
   const int parent = has_parent ? task.parent : 0, end = has_parent ? task.end : task.begin;
-  using Queue = WeightQueue<kBlock>;
-  Queue queue(reinterpret_cast<float*>(shared) + threadIdx.y * Queue::kFloats,
-              weight + (int64_t(task.begin) * dims.parents + parent) * kBlock,
-              int64_t(dims.parents) * kBlock, end - task.begin);
+  auto queue = blocks_of_parent<kBlock>(shared, dims, weight, parent, task.begin, end);
   float2 pose[kDout] = {};
   if (task.has_images)
     load_row<kDout>(poses + int64_t(parent) * kDout * dims.padded + task.image, dims.padded, pose);
@@ -203,9 +197,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) vote_gradient(Dims dims, VoteGr
   if (i >= dims.children) return;
   const int image = blockIdx.y * kTileImages + threadIdx.x * kImagesPerLane;
   const bool has_images = image < dims.padded;
-  using Queue = WeightQueue<kBlock>;
-  Queue queue(reinterpret_cast<float*>(shared) + threadIdx.y * Queue::kFloats,
-              a.weight + int64_t(i) * dims.parents * kBlock, kBlock, dims.parents);
+  auto queue = blocks_of_child<kBlock>(shared, dims, a.weight, i);
   float2 child[kDin] = {}, grad[kDin] = {};
   const int64_t row = int64_t(i) * kDin * dims.padded + image;
   if (has_images) load_row<kDin>(a.u + row, dims.padded, child);
