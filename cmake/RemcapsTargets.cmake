@@ -15,6 +15,11 @@ target_compile_features(remcaps_options INTERFACE cxx_std_20)
 target_include_directories(remcaps_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_include_directories(remcaps_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# A libtorch from PyTorch carries an older copy of std::filesystem, which must not come before the
+# compiler's own: remove_all would end in a crash.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_link_libraries(remcaps_options INTERFACE stdc++)
+endif()
 target_link_libraries(remcaps_options INTERFACE ${TORCH_LIBRARIES} Threads::Threads OpenMP::OpenMP_CXX)
 # libtorch 2.x brings fmt headers of its own, which come first on the include path and need not match
 # the installed libfmt: they are used without it then.

@@ -122,6 +122,20 @@ NoCudaAutocast::~NoCudaAutocast() {
   if (was_on_) switch_autocast(torch::kCUDA, true);
 }
 
+void products_in_float32(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor out) {
+  if (a.scalar_type() == torch::kFloat32) {
+    at::bmm_out(out, a, b);
+    return;
+  }
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+  if (a.is_cuda()) {
+    at::bmm_out(out, a, b, torch::kFloat32);
+    return;
+  }
+#endif
+  out.copy_(at::bmm(a, b));
+}
+
 Autocast::Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
   if (!on_) return;
   at::autocast::increment_nesting();

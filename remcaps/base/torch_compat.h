@@ -28,6 +28,10 @@ void set_tf32(bool on);
 /// cannot become deterministic any more.
 void set_deterministic(bool on);
 
+/// out[i] = a[i] b[i], summed and written in float32 whatever the type of a and b. A libtorch
+/// before 2.8 rounds bfloat16 products to their type first.
+void products_in_float32(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor out);
+
 /// bfloat16 autocast on one device as long as it lives; does nothing where `on` is false.
 class Autocast {
  public:

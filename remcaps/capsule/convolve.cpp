@@ -5,6 +5,7 @@
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/pixel_layer.h"
+#include "remcaps/kernels/strip_convolution.h"
 #include "remcaps/kernels/tensor_core_copy.h"
 
 namespace remcaps {
@@ -60,6 +61,15 @@ std::optional<torch::ScalarType> pixel_type(const torch::nn::Conv2dImpl& layer, 
   return std::nullopt;
 }
 
+// The layer by strips, where that pays; its products, too, may round more than float32 does.
+std::optional<StripConvolution> strips_of(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  if (zero_padding(layer) == nullptr || !has_dense_windows(layer) ||
+      !(cuda_autocast_is_on(map.device()) || tf32_is_on(map.device())))
+    return std::nullopt;
+  const StripConvolution strips{*layer.options.stride(), **zero_padding(layer)};
+  return has_strip_convolution(strips, map, layer.weight) ? std::optional(strips) : std::nullopt;
+}
+
 Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels, bool relu) {
   const auto rectified = [relu](const Tensor& result) {
     return relu ? torch::relu(result) : result;
@@ -71,6 +81,10 @@ Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath k
   if (const auto type = pixel_type(layer, map))
     return pixel_layer({*layer.options.stride(), **zero_padding(layer), *type, relu}, map,
                        layer.weight, layer.bias);
+  if (const auto strips = strips_of(layer, map))
+    return rectified(
+        strip_convolution(*strips, cuda_autocast_is_on(map.device()) ? for_tensor_cores(map) : map,
+                          layer.weight, layer.bias));
   if (zero_padding(layer) != nullptr && cuda_autocast_is_on(map.device()))
     return rectified(tensor_core_convolution(layer, map));
   return rectified(layer.forward(map));

@@ -29,31 +29,26 @@ struct Windows {
 
 Windows windows_of(const PixelLayer& layer, const Tensor& images, const Tensor& weight) {
   const auto [down, right] = layer.padding;
+  const kernels::WindowShape shape{.batch = images.size(0),
+                                   .channels = images.size(1),
+                                   .height = images.size(2),
+                                   .width = images.size(3),
+                                   .kernel_height = weight.size(2),
+                                   .kernel_width = weight.size(3),
+                                   .stride_y = layer.stride[0],
+                                   .stride_x = layer.stride[1],
+                                   .padding_y = down,
+                                   .padding_x = right};
   const int64_t length = weight[0].numel();
-  const auto count = [&](int axis, int64_t padding, int64_t stride) {
-    return (images.size(axis) + 2 * padding - weight.size(axis)) / stride + 1;
-  };
-  const int64_t height = count(2, down, layer.stride[0]), width = count(3, right, layer.stride[1]);
-  const Tensor rows = torch::empty({images.size(0) * height * width, filled_up(length)},
-                                   images.options().dtype(layer.type));
+  const Tensor rows =
+      torch::empty({shape.windows(), filled_up(length)}, images.options().dtype(layer.type));
 #ifdef REMCAPS_CUDA
   if (images.is_cuda()) {
     const Tensor dense = images.contiguous();
     const kernels::cuda::DeviceScope scope(dense);
-    kernels::cuda::windows_to_rows({.batch = images.size(0),
-                                    .channels = images.size(1),
-                                    .height = images.size(2),
-                                    .width = images.size(3),
-                                    .kernel_height = weight.size(2),
-                                    .kernel_width = weight.size(3),
-                                    .stride_y = layer.stride[0],
-                                    .stride_x = layer.stride[1],
-                                    .padding_y = down,
-                                    .padding_x = right,
-                                    .length = rows.size(1)},
-                                   dense.data_ptr<float>(), kernels::cuda::map_type(rows),
-                                   rows.data_ptr(), scope.stream());
-    return {rows, height, width};
+    kernels::cuda::windows_to_rows(shape, rows.size(1), dense.data_ptr<float>(),
+                                   kernels::cuda::map_type(rows), rows.data_ptr(), scope.stream());
+    return {rows, shape.rows(), shape.columns()};
   }
 #endif
   const Tensor windows = torch::constant_pad_nd(images, {right, right, down, down})
@@ -62,7 +57,7 @@ Windows windows_of(const PixelLayer& layer, const Tensor& images, const Tensor& 
                              .permute({0, 2, 3, 1, 4, 5});  // [B, h, w, C, kh, kw]
   rows.narrow(1, 0, length).view(windows.sizes()).copy_(windows);
   rows.narrow(1, length, rows.size(1) - length).zero_();
-  return {rows, height, width};
+  return {rows, shape.rows(), shape.columns()};
 }
 
 // The gradient that passes a ReLU whose result was `out`, and its sum over the rows, float32.

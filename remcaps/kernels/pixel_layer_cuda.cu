@@ -112,8 +112,8 @@ void launch_relu_gradient(int64_t rows, int64_t columns, const void* out, const 
 
 }  // namespace
 
-void windows_to_rows(const WindowShape& shape, const float* images, MapType type, void* rows,
-                     cudaStream_t stream) {
+void windows_to_rows(const WindowShape& shape, int64_t length, const float* images, MapType type,
+                     void* rows, cudaStream_t stream) {
   const auto narrow = [](int64_t number) { return static_cast<int>(number); };
   const WindowDims dims{.channels = narrow(shape.channels),
                         .height = narrow(shape.height),
@@ -126,7 +126,7 @@ void windows_to_rows(const WindowShape& shape, const float* images, MapType type
                         .padding_x = narrow(shape.padding_x),
                         .rows = narrow(shape.rows()),
                         .columns = narrow(shape.columns()),
-                        .eights = narrow(shape.length / 8)};
+                        .eights = narrow(length / 8)};
   const int64_t count = shape.windows() * dims.eights;
   const int blocks = blocks_for(count, kRowThreads);
   if (type == MapType::kFloat32)

@@ -23,12 +23,14 @@ kernels::cuda::Matrices channels_and_places(const Tensor& tensor) {
 }
 #endif
 
-// Into `to`, of the same shape: float32 plain to bfloat16 channels-last, or back.
+// Into `to`, of the same shape: float32 plain to bfloat16 channels-last, or channels-last of either
+// type to float32 plain.
 void copy_across(const Tensor& from, const Tensor& to) {
 #ifdef REMCAPS_CUDA
-  const bool narrows = from.scalar_type() == torch::kFloat32 && from.is_contiguous() &&
+  const bool narrows = to.scalar_type() == torch::kBFloat16 && from.is_contiguous() &&
+                       from.scalar_type() == torch::kFloat32 &&
                        to.is_contiguous(torch::MemoryFormat::ChannelsLast);
-  const bool widens = from.scalar_type() == torch::kBFloat16 && to.is_contiguous() &&
+  const bool widens = to.scalar_type() == torch::kFloat32 && to.is_contiguous() &&
                       from.is_contiguous(torch::MemoryFormat::ChannelsLast);
   if (from.is_cuda() && from.dim() == 4 && (narrows || widens)) {
     const kernels::cuda::DeviceScope scope(from);
@@ -37,7 +39,8 @@ void copy_across(const Tensor& from, const Tensor& to) {
       return kernels::cuda::transpose_to_bfloat16(shape, from.data_ptr<float>(), to.data_ptr(),
                                                   scope.stream());
     std::swap(shape.rows, shape.columns);  // a channels-last map has its places in rows
-    return kernels::cuda::transpose_to_float32(shape, from.data_ptr(), to.data_ptr<float>(),
+    return kernels::cuda::transpose_to_float32(shape, kernels::cuda::map_type(from),
+                                               from.data_ptr(), to.data_ptr<float>(),
                                                scope.stream());
   }
 #endif
@@ -57,17 +60,21 @@ class TensorCoreCopy : public torch::autograd::Function<TensorCoreCopy> {
   }
 
   static variable_list backward(AutogradContext*, const variable_list& grad_outputs) {
-    const Tensor gradient =
-        torch::empty(grad_outputs[0].sizes(), grad_outputs[0]
-                                                  .options()
-                                                  .dtype(torch::kFloat32)
-                                                  .memory_format(torch::MemoryFormat::Contiguous));
-    copy_across(grad_outputs[0], gradient);
-    return {gradient};
+    return {plain_copy(grad_outputs[0])};
   }
 };
 
 }  // namespace
+
+Tensor plain_copy(const Tensor& tensor) {
+  const Tensor copy =
+      torch::empty(tensor.sizes(), tensor.options()
+                                       .dtype(torch::kFloat32)
+                                       .requires_grad(false)
+                                       .memory_format(torch::MemoryFormat::Contiguous));
+  copy_across(tensor, copy);
+  return copy;
+}
 
 Tensor tensor_core_copy(const Tensor& tensor) {
   return TensorCoreCopy::apply(tensor);

@@ -10,4 +10,8 @@ namespace remcaps {
 /// casts would have it copied once more.
 torch::Tensor tensor_core_copy(const torch::Tensor& tensor);
 
+/// A channels-last tensor of either type as float32 in the plain layout, in one pass; not
+/// differentiable.
+torch::Tensor plain_copy(const torch::Tensor& tensor);
+
 }  // namespace remcaps
