@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/kernels/channel_bias.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/pixel_layer.h"
 #include "remcaps/kernels/strip_convolution.h"
@@ -25,10 +26,10 @@ const torch::ExpandingArray<2>* zero_padding(const torch::nn::Conv2dImpl& layer)
 }
 
 Tensor tensor_core_convolution(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  const Tensor bias = layer.bias.defined() ? layer.bias.to(torch::kBFloat16) : Tensor();
-  return torch::conv2d(for_tensor_cores(map), for_tensor_cores(layer.weight), bias,
-                       layer.options.stride(), *zero_padding(layer), layer.options.dilation(),
-                       layer.options.groups());
+  const Tensor sums = torch::conv2d(for_tensor_cores(map), for_tensor_cores(layer.weight),
+                                    /*bias=*/{}, layer.options.stride(), *zero_padding(layer),
+                                    layer.options.dilation(), layer.options.groups());
+  return layer.bias.defined() ? add_channel_bias(sums, layer.bias) : sums;
 }
 
 bool has_dense_windows(const torch::nn::Conv2dImpl& layer) {

@@ -3,6 +3,7 @@
 #include <torch/autograd.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/kernels/channel_bias.h"
 #include "remcaps/kernels/pixel_layer_kernels.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/kernels/cuda_stream.h"
@@ -58,26 +59,6 @@ Windows windows_of(const PixelLayer& layer, const Tensor& images, const Tensor& 
   rows.narrow(1, 0, length).view(windows.sizes()).copy_(windows);
   rows.narrow(1, length, rows.size(1) - length).zero_();
   return {rows, shape.rows(), shape.columns()};
-}
-
-// The gradient that passes a ReLU whose result was `out`, and its sum over the rows, float32.
-std::pair<Tensor, Tensor> relu_gradient(const Tensor& out, const Tensor& gradient) {
-#ifdef REMCAPS_CUDA
-  const int64_t rows = out.size(0), columns = out.size(1);
-  if (out.is_cuda() && kernels::cuda::has_relu_gradient(columns)) {
-    const auto floats = out.options().dtype(torch::kFloat32);
-    const Tensor masked = torch::empty_like(out), sums = torch::empty({columns}, floats);
-    const Tensor partial =
-        torch::empty({kernels::cuda::relu_gradient_floats(rows, columns)}, floats);
-    const kernels::cuda::DeviceScope scope(out);
-    kernels::cuda::relu_gradient(rows, columns, kernels::cuda::map_type(out), out.data_ptr(),
-                                 gradient.data_ptr(), masked.data_ptr(), partial.data_ptr<float>(),
-                                 sums.data_ptr<float>(), scope.stream());
-    return {masked, sums};
-  }
-#endif
-  const Tensor masked = gradient * (out > 0);
-  return {masked, masked.sum(0, /*keepdim=*/false, torch::kFloat32)};
 }
 
 class PixelProduct : public torch::autograd::Function<PixelProduct> {

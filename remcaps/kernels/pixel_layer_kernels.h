@@ -15,15 +15,5 @@ namespace remcaps::kernels::cuda {
 void windows_to_rows(const WindowShape& shape, int64_t length, const float* images, MapType type,
                      void* rows, cudaStream_t stream);
 
-/// Whether relu_gradient can take rows of so many numbers.
-bool has_relu_gradient(int64_t columns);
-/// Floats of `partial`.
-int64_t relu_gradient_floats(int64_t rows, int64_t columns);
-/// masked = gradient where out > 0, else 0; sums[column] = the sum of masked over the rows. All
-/// matrices [rows, columns], dense and aligned to 16 bytes.
-void relu_gradient(int64_t rows, int64_t columns, MapType type, const void* out,
-                   const void* gradient, void* masked, float* partial, float* sums,
-                   cudaStream_t stream);
-
 }  // namespace remcaps::kernels::cuda
 #endif

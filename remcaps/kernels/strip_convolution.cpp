@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/kernels/channel_bias.h"
 #include "remcaps/kernels/layout_kernels.h"
 #include "remcaps/kernels/strip_kernels.h"
 #include "remcaps/kernels/tensor_core_copy.h"
@@ -235,8 +236,7 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
             0))  // first: its strips need memory that a weight's gradient keeps
       grad_map = map_gradient(window_shape(layer, map, weight), filters, gradient);
     if (context->needs_input_grad(1)) grad_weight = weight_gradient(layer, map, gradient, weight);
-    if (context->saved_data["bias"].toBool())
-      grad_bias = gradient.sum({0, 2, 3}, /*keepdim=*/false, torch::kFloat32);
+    if (context->saved_data["bias"].toBool()) grad_bias = channel_sums(gradient);
     return {grad_map, grad_weight, grad_bias, Tensor()};
   }
 };
