@@ -1,5 +1,5 @@
-// The convolutions in front of capsules on the CPU: the project's own kernel against libtorch's
-// (oneDNN), same inputs, same process.
+// The convolutions in front of capsules on the CPU: the project's own kernels (bfloat16 where the
+// CPU has AMX) against libtorch's (oneDNN), same inputs, same process.
 //   build/release/bench/bench_convolution --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <torch/autograd.h>
@@ -19,6 +19,8 @@ struct Convolution {
   int64_t batch, channels, side, filters, kernel, stride;
 };
 
+enum class Kernel { kPlain, kFast, kBf16 };
+
 const Convolution kConvolutions[] = {
     {"dr-mnist-conv1", 32, 1, 28, 256, 9, 1},
     {"dr-mnist-primary", 32, 256, 20, 256, 9, 2},
@@ -26,7 +28,7 @@ const Convolution kConvolutions[] = {
     {"dr-cifar10-primary", 32, 256, 16, 512, 9, 2},
 };
 
-void convolve(benchmark::State& state, const Convolution& c, bool fast, bool train) {
+void convolve(benchmark::State& state, const Convolution& c, Kernel kernel, bool train) {
   torch::manual_seed(0);
   const Tensor map = torch::randn({c.batch, c.channels, c.side, c.side});
   const Tensor weight = torch::randn({c.filters, c.channels, c.kernel, c.kernel}) * 0.01;
@@ -38,8 +40,11 @@ void convolve(benchmark::State& state, const Convolution& c, bool fast, bool tra
   Tensor direction;
   for (auto _ : state) {
     const DeviceTimer timer(state, torch::kCPU);
-    const Tensor out = fast ? fast_convolution(map, weight, bias, {c.stride, c.stride})
-                            : torch::conv2d(map, weight, bias, c.stride);
+    const std::array<int64_t, 2> stride = {c.stride, c.stride};
+    const Tensor out = kernel == Kernel::kBf16
+                           ? bf16_convolution(map, weight, bias, stride, /*relu=*/false)
+                       : kernel == Kernel::kFast ? fast_convolution(map, weight, bias, stride)
+                                                 : torch::conv2d(map, weight, bias, stride);
     if (!train) continue;
     if (!direction.defined()) direction = torch::ones_like(out);
     for (Tensor tensor : {map, weight, bias}) tensor.mutable_grad() = Tensor();
@@ -52,10 +57,15 @@ void convolve(benchmark::State& state, const Convolution& c, bool fast, bool tra
 void add_benchmarks() {
   for (const Convolution& c : kConvolutions)
     for (const bool train : {false, true})
-      for (const bool fast : {false, true}) {
-        const std::string name = std::string(train ? "forward+backward/" : "forward/") + c.name +
-                                 (fast ? "/fast" : "/plain");
-        add_timed(name, [=](benchmark::State& state) { convolve(state, c, fast, train); });
+      for (const auto& [kernel, label] : {std::pair{Kernel::kPlain, "/plain"},
+                                          {Kernel::kFast, "/fast"},
+                                          {Kernel::kBf16, "/bf16"}}) {
+        if (kernel == Kernel::kBf16 && (train || !cpu_has_bf16_convolution())) continue;
+        const std::string name =
+            std::string(train ? "forward+backward/" : "forward/") + c.name + label;
+        add_timed(name, [=, kernel = kernel](benchmark::State& state) {
+          convolve(state, c, kernel, train);
+        });
       }
 }
 

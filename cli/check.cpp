@@ -189,6 +189,12 @@ void check_margin_loss(Checker& checker, int64_t batch, int64_t classes) {
   checker.compare("margin loss: gradient", shape, fused.grad(), plain.grad(), 1e-5);
 }
 
+std::string convolution_text(const Tensor& map, const Tensor& weight, int64_t stride) {
+  return fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", map.size(0), map.size(1),
+                     map.size(2), map.size(3), weight.size(0), weight.size(2), weight.size(3),
+                     stride);
+}
+
 // On the CPU only: cuDNN has the convolutions of a GPU.
 void check_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
                        int64_t filters, int64_t kernel, int64_t stride) {
@@ -205,13 +211,28 @@ void check_convolution(Checker& checker, int64_t batch, int64_t channels, int64_
   const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], stride);
   found.pow(2).sum().backward();
   expected.pow(2).sum().backward();
-  const std::string shape = fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", batch, channels,
-                                        side, side, filters, kernel, kernel, stride);
+  const std::string shape = convolution_text(map, weight, stride);
   checker.compare("convolution: map", shape, found, expected, 1e-5);
   if (!images)
     checker.compare("convolution: map's gradient", shape, fused[0].grad(), plain[0].grad(), 1e-5);
   checker.compare("convolution: weights' gradient", shape, fused[1].grad(), plain[1].grad(), 1e-5);
   checker.compare("convolution: biases' gradient", shape, fused[2].grad(), plain[2].grad(), 1e-5);
+}
+
+// Against the convolution of what was rounded. Only on a CPU that has it.
+void check_bf16_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
+                            int64_t filters, int64_t kernel, int64_t stride) {
+  if (!checker.device().is_cpu() || !cpu_has_bf16_convolution()) return;
+  const Tensor map = torch::randn({batch, channels, side, side});
+  const Tensor weight = torch::randn({filters, channels, kernel, kernel}) * 0.05;
+  const Tensor bias = torch::randn({filters});
+  const auto rounded = [](const Tensor& tensor) {
+    return tensor.to(torch::kBFloat16).to(torch::kFloat64);
+  };
+  checker.compare("bf16 convolution: map", convolution_text(map, weight, stride),
+                  bf16_convolution(map, weight, bias, {stride, stride}, /*relu=*/false),
+                  torch::conv2d(rounded(map), rounded(weight), bias.to(torch::kFloat64), stride),
+                  1e-5);
 }
 
 void check_update(Checker& checker, int64_t size) {
@@ -253,6 +274,8 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
     check_routing(checker, c);
   check_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_convolution(checker, 3, 64, 20, 128, 9, 2);
+  check_bf16_convolution(checker, 3, 1, 28, 256, 9, 1);
+  check_bf16_convolution(checker, 3, 64, 20, 128, 9, 2);
   check_squash(checker, 16, 32, 8, 6);
   check_squash(checker, 3, 5, 7, 1);
   check_channel_squash(checker, 8, 128, 1, 16);

@@ -4,22 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/run_options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/pruner.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/parse_trees.h"
 
 namespace remcaps::cli {
 namespace {
-
-struct EvalCommand {
-  std::string path, split = "test", checkpoint;
-  bool json = false;
-  PlaceOptions place;
-};
 
 std::vector<double> per_class_accuracy(const torch::Tensor& confusion) {
   std::vector<double> result;
@@ -57,7 +49,7 @@ void print_layers(const Sparsity& sparsity, const DeadStructures& structures) {
              dead(structures.dead_capsules, structures.capsules, "child capsules"));
 }
 
-void print_measurement_table(const LoadedRun& run, const EvalCommand& options,
+void print_measurement_table(const LoadedRun& run, const RunOptions& options,
                              const SplitMeasurement& measurement, const Sparsity& sparsity) {
   const Evaluation& result = measurement.plain;
   fmt::print("weights     {} (epoch {})\n", run.weights.string(), run.epoch + 1);
@@ -102,7 +94,7 @@ nlohmann::json layers_json(const Sparsity& sparsity) {
   return layers;
 }
 
-void print_measurement_json(const LoadedRun& run, const EvalCommand& options,
+void print_measurement_json(const LoadedRun& run, const RunOptions& options,
                             const SplitMeasurement& measurement, const Sparsity& sparsity) {
   const Evaluation& result = measurement.plain;
   const DeadStructures structures = count_dead_structures(*run.model);
@@ -133,12 +125,11 @@ void print_measurement_json(const LoadedRun& run, const EvalCommand& options,
   fmt::print("{}\n", json.dump());
 }
 
-void run_eval(const EvalCommand& options) {
-  const LoadedRun run =
-      load_run(options.path, parse_device(options.place.device), options.checkpoint);
+void run_eval(const RunOptions& options) {
+  const LoadedRun run = options.load();
   const DataSplits data = run.load_data(options.place.data);
   const BatchSource source = run.source(data, options.split);
-  EvaluateOptions evaluation = evaluation_options(run.recipe, run.epoch);
+  EvaluateOptions evaluation = options.evaluation(run);
   const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   SplitMeasurement result;
   {
@@ -157,19 +148,8 @@ void run_eval(const EvalCommand& options) {
 void add_eval(CLI::App& app) {
   auto* command =
       app.add_subcommand("eval", "Accuracy, loss and confusion matrix of a trained network");
-  auto options = std::make_shared<EvalCommand>();
-  command
-      ->add_option("run", options->path,
-                   "A run's folder (its best checkpoint, or its last where it was pruned), a "
-                   "weights file or zoo:NAME")
-      ->required();
-  command
-      ->add_option("--split", options->split, "train, validation, test or another the data set has")
-      ->capture_default_str();
-  command->add_option("--checkpoint", options->checkpoint,
-                      "Another checkpoint of the run: best, last or epoch-NNNN");
-  options->place.add_to(*command);
-  command->add_flag("--json", options->json, "One JSON object on stdout; accuracies are 0 to 1");
+  auto options = std::make_shared<RunOptions>("test");
+  options->add_to(*command);
   command->footer("Example:\n  remcaps eval runs/fashion-mnist/eff-capsnet/seed-42 --json");
   command->callback([options] { run_eval(*options); });
 }

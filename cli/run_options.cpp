@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/kernels/fast_convolution.h"
 
 namespace remcaps::cli {
 
@@ -21,16 +22,24 @@ void RunOptions::add_to(CLI::App& command) {
   command.add_option("--batch", batch, "Images per forward pass")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+  command
+      .add_option("--precision", precision,
+                  "float32, tf32 or bf16 (default: on a GPU the run's, on a CPU float32)")
+      ->check(CLI::IsMember({"float32", "tf32", "bf16"}));
   place.add_to(command);
   command.add_flag("--json", json, "One JSON object on stdout; accuracies are 0 to 1");
 }
 
 LoadedRun RunOptions::load() const {
-  return load_run(path, parse_device(place.device), checkpoint);
+  LoadedRun run = load_run(path, parse_device(place.device), checkpoint);
+  if (precision == "bf16" && run.device.is_cpu() && !cpu_has_bf16_convolution())
+    throw UsageError("--precision bf16 is for a GPU or a CPU with AMX; this one is neither");
+  if (!precision.empty()) run.compute_in(precision);
+  return run;
 }
 
 EvaluateOptions RunOptions::evaluation(const LoadedRun& run) const {
-  EvaluateOptions options = evaluation_options(run.recipe, run.epoch);
+  EvaluateOptions options = run.evaluation();
   options.batch = batch;
   return options;
 }

@@ -11,9 +11,9 @@
 
 namespace remcaps::cli {
 
-/// RUN, --split, --checkpoint, --batch, --device, --data, --json.
+/// RUN, --split, --checkpoint, --batch, --precision, --device, --data, --json.
 struct RunOptions {
-  std::string path, split, checkpoint;
+  std::string path, split, checkpoint, precision;
   int64_t batch = 128;
   bool json = false;
   PlaceOptions place;
@@ -22,7 +22,7 @@ struct RunOptions {
   void add_to(CLI::App& command);
 
   LoadedRun load() const;
-  /// Batch size and margins of the run's checkpoint.
+  /// That of the run, with the batch size asked for.
   EvaluateOptions evaluation(const LoadedRun& run) const;
 };
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/base/version.h"
@@ -19,25 +20,6 @@ namespace remcaps {
 namespace {
 
 constexpr const char* kReexecuted = "REMCAPS_REEXECUTED";
-
-bool cpu_has_avx512() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
-#else
-  return false;
-#endif
-}
-
-bool cpu_has_amx() {
-#if defined(__x86_64__)
-  unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
-  __asm__ volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-  return (edx >> 24 & 1) != 0;
-#else
-  return false;
-#endif
-}
 
 // Finds the OpenBLAS that is already in the process, whatever loaded it.
 void* openblas_symbol(const char* name) {

@@ -24,7 +24,7 @@ std::string wanted_blas_core();
 /// The core OpenBLAS uses now ("SkylakeX"), empty where another BLAS is loaded.
 std::string current_blas_core();
 
-/// "avx512", "avx2", "sse2" and so on; "+amx" where the CPU has it.
+/// "avx512", "avx2", "sse2" and so on; "+amx" where cpu_has_amx().
 std::string simd_level();
 
 /// CPU threads this process may use.

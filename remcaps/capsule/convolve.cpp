@@ -76,9 +76,13 @@ Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath k
     return relu ? torch::relu(result) : result;
   };
   if (kernels == KernelPath::kReference) return rectified(layer.forward(map));
-  if (has_dense_windows(layer) && has_no_padding(layer) && has_many_places(layer, map) &&
-      has_fast_convolution(map, layer.weight))
-    return rectified(fast_convolution(map, layer.weight, layer.bias, *layer.options.stride()));
+  if (has_dense_windows(layer) && has_no_padding(layer) && has_many_places(layer, map)) {
+    const auto stride = *layer.options.stride();
+    if (has_bf16_convolution(map, layer.weight, layer.bias))
+      return bf16_convolution(map, layer.weight, layer.bias, stride, relu);
+    if (has_fast_convolution(map, layer.weight))
+      return rectified(fast_convolution(map, layer.weight, layer.bias, stride));
+  }
   if (const auto type = pixel_type(layer, map))
     return pixel_layer({*layer.options.stride(), **zero_padding(layer), *type, relu}, map,
                        layer.weight, layer.bias);

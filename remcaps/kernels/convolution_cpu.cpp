@@ -14,10 +14,6 @@ namespace {
 constexpr int64_t kImages = 4;   // that a task takes over a panel
 constexpr int64_t kDepth = 256;  // pixels that a weight gradient's tile adds up at a time
 
-int64_t pieces_of(int64_t total, int64_t piece) {
-  return (total + piece - 1) / piece;
-}
-
 // The weights as panels [kh, N / width, kw, M, width]: the columns n are the filters and m the
 // channels (for the convolution itself), or the other way round (for the map's gradient).
 class Panels {
@@ -158,7 +154,7 @@ void convolution_map_gradient(const ConvolutionShape& shape, const float* weight
 void convolution_weight_gradient(const ConvolutionShape& shape, const float* map,
                                  const float* grad_out, float* grad_weight) {
   const int64_t width = tile_width(), taps = shape.taps(), blocks = shape.filters / width;
-  const int64_t pixels = shape.batch * shape.out_height() * shape.out_width();
+  const int64_t pixels = shape.places();
   // A task is a tap; where there is but one, and its pixels are the map itself, a block of it.
   const bool is_product = taps == 1 && shape.stride_y == 1 && shape.stride_x == 1;
   const int64_t tasks_of_tap = is_product ? blocks : 1;

@@ -19,6 +19,7 @@ struct ConvolutionShape {
   int64_t out_height() const { return (height - kernel_height) / stride_y + 1; }
   int64_t out_width() const { return (width - kernel_width) / stride_x + 1; }
   int64_t taps() const { return kernel_height * kernel_width; }
+  int64_t places() const { return batch * out_height() * out_width(); }
 };
 
 namespace cpu {

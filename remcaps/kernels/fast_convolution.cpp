@@ -3,6 +3,7 @@
 #include <torch/autograd.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/kernels/bf16_convolution_cpu.h"
 #include "remcaps/kernels/convolution_cpu.h"
 #include "remcaps/kernels/convolution_lanes.h"
 
@@ -16,6 +17,8 @@ using torch::autograd::variable_list;
 
 // A row of a kernel on fewer floats is too short a product: all of its rows are put into one.
 constexpr int64_t kShortRow = 64;
+
+thread_local bool bf16_is_wanted = false;
 
 bool has_short_rows(const Tensor& weight) {
   return weight.size(1) * weight.size(3) < kShortRow;
@@ -44,14 +47,29 @@ ConvolutionShape convolution_shape(const Tensor& map, const Tensor& weight, int6
           .stride_x = stride_x};
 }
 
+Tensor empty_result(const ConvolutionShape& shape, const Tensor& map) {
+  return torch::empty(
+      {shape.batch, shape.filters, shape.out_height(), shape.out_width()},
+      map.options().requires_grad(false).memory_format(torch::MemoryFormat::ChannelsLast));
+}
+
+bool fits_in(const Tensor& weight, const Tensor& map) {
+  return map.size(1) == weight.size(1) && map.size(2) >= weight.size(2) &&
+         map.size(3) >= weight.size(3);
+}
+
+bool are_float32_on_cpu(const Tensor& map, const Tensor& weight) {
+  return map.is_cpu() && weight.is_cpu() && map.scalar_type() == torch::kFloat32 &&
+         weight.scalar_type() == torch::kFloat32 && map.dim() == 4 && weight.dim() == 4 &&
+         map.size(0) > 0;
+}
+
 class FastConvolution : public torch::autograd::Function<FastConvolution> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& map, const Tensor& weight,
                         const Tensor& bias, int64_t stride_y, int64_t stride_x) {
     const ConvolutionShape shape = convolution_shape(map, weight, stride_y, stride_x);
-    const Tensor out = torch::empty(
-        {shape.batch, shape.filters, shape.out_height(), shape.out_width()},
-        map.options().requires_grad(false).memory_format(torch::MemoryFormat::ChannelsLast));
+    const Tensor out = empty_result(shape, map);
     kernels::cpu::convolution(shape, map.data_ptr<float>(), weight.data_ptr<float>(),
                               bias.numel() > 0 ? bias.data_ptr<float>() : nullptr,
                               out.data_ptr<float>());
@@ -98,17 +116,14 @@ Tensor unfolded(const Tensor& map, const Tensor& weight, std::array<int64_t, 2> 
 bool has_fast_convolution(const Tensor& map, const Tensor& weight) {
   const int64_t width = kernels::tile_width();
   const bool needs_map_gradient = torch::GradMode::is_enabled() && map.requires_grad();
-  return map.is_cpu() && weight.is_cpu() && map.scalar_type() == torch::kFloat32 &&
-         weight.scalar_type() == torch::kFloat32 && map.dim() == 4 && weight.dim() == 4 &&
-         map.size(0) > 0 && weight.size(0) % width == 0 &&
+  return are_float32_on_cpu(map, weight) && weight.size(0) % width == 0 &&
          (has_short_rows(weight) ? !needs_map_gradient
                                  : !needs_map_gradient || weight.size(1) % width == 0);
 }
 
 Tensor fast_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias,
                         std::array<int64_t, 2> stride) {
-  check(has_fast_convolution(map, weight) && map.size(1) == weight.size(1) &&
-            map.size(2) >= weight.size(2) && map.size(3) >= weight.size(3),
+  check(has_fast_convolution(map, weight) && fits_in(weight, map),
         "fast convolution: map [{}] and weight [{}]; expected float32 [B, C, H, W] and [F, C, kh, "
         "kw] on the CPU, F a multiple of {}",
         fmt::join(map.sizes(), ", "), fmt::join(weight.sizes(), ", "), kernels::tile_width());
@@ -122,6 +137,43 @@ Tensor fast_convolution(const Tensor& map, const Tensor& weight, const Tensor& b
       dense_weight.view({weight.size(0), weight[0].numel(), 1, 1}), given_bias, 1, 1);
   return out.view({out.size(0), out.size(1), (map.size(2) - weight.size(2)) / stride[0] + 1,
                    (map.size(3) - weight.size(3)) / stride[1] + 1});
+}
+
+Bf16Convolutions::Bf16Convolutions(bool on) : was_on_(bf16_is_wanted) {
+  if (on) bf16_is_wanted = true;
+}
+
+Bf16Convolutions::~Bf16Convolutions() {
+  bf16_is_wanted = was_on_;
+}
+
+bool cpu_has_bf16_convolution() {
+  return kernels::amx_tiles() != nullptr;
+}
+
+bool has_bf16_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias) {
+  const bool needs_gradient =
+      torch::GradMode::is_enabled() &&
+      (map.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad()));
+  return bf16_is_wanted && cpu_has_bf16_convolution() && !needs_gradient &&
+         are_float32_on_cpu(map, weight);
+}
+
+Tensor bf16_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias,
+                        std::array<int64_t, 2> stride, bool relu) {
+  check(cpu_has_bf16_convolution() && are_float32_on_cpu(map, weight) && fits_in(weight, map),
+        "bf16 convolution: map [{}] and weight [{}]; expected float32 [B, C, H, W] and [F, C, kh, "
+        "kw] on a CPU with AMX",
+        fmt::join(map.sizes(), ", "), fmt::join(weight.sizes(), ", "));
+  const ConvolutionShape shape = convolution_shape(map, weight, stride[0], stride[1]);
+  const Tensor dense_map = map.contiguous(torch::MemoryFormat::ChannelsLast);
+  const Tensor dense_weight = weight.contiguous();
+  const Tensor dense_bias = bias.defined() ? bias.contiguous() : Tensor();
+  const Tensor out = empty_result(shape, map);
+  kernels::cpu::bf16_convolution(
+      shape, *kernels::amx_tiles(), dense_map.data_ptr<float>(), dense_weight.data_ptr<float>(),
+      bias.defined() ? dense_bias.data_ptr<float>() : nullptr, relu, out.data_ptr<float>());
+  return out;
 }
 
 }  // namespace remcaps

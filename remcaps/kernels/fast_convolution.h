@@ -19,4 +19,30 @@ bool has_fast_convolution(const torch::Tensor& map, const torch::Tensor& weight)
 torch::Tensor fast_convolution(const torch::Tensor& map, const torch::Tensor& weight,
                                const torch::Tensor& bias, std::array<int64_t, 2> stride);
 
+/// While it lives, this thread's convolutions may be bfloat16 on a CPU that has it. (Not libtorch's
+/// own autocast: Debian's oneDNN crashes in bfloat16.) Does nothing where `on` is false.
+class Bf16Convolutions {
+ public:
+  explicit Bf16Convolutions(bool on);
+  ~Bf16Convolutions();
+  Bf16Convolutions(const Bf16Convolutions&) = delete;
+  Bf16Convolutions& operator=(const Bf16Convolutions&) = delete;
+
+ private:
+  bool was_on_;
+};
+
+/// Whether this CPU has bfloat16 convolutions: AMX.
+bool cpu_has_bf16_convolution();
+
+/// Whether bf16_convolution() is wanted and has a kernel for these tensors: float32 on such a CPU,
+/// no gradient.
+bool has_bf16_convolution(const torch::Tensor& map, const torch::Tensor& weight,
+                          const torch::Tensor& bias);
+
+/// fast_convolution() of a map and weights rounded to bfloat16, for any number of filters; `relu`
+/// keeps the positive part. The sums and what it returns are float32.
+torch::Tensor bf16_convolution(const torch::Tensor& map, const torch::Tensor& weight,
+                               const torch::Tensor& bias, std::array<int64_t, 2> stride, bool relu);
+
 }  // namespace remcaps

@@ -33,15 +33,19 @@ class Buffer {
   std::unique_ptr<float[], Free> memory_;
 };
 
+inline int64_t pieces_of(int64_t total, int64_t piece) {
+  return (total + piece - 1) / piece;
+}
+
 // How a problem is cut up: groups of one image per lane, and chunks of children. The cut depends on
 // the shape alone, so results do not depend on the number of threads. A chunk's weights fit the
 // second-level cache while all groups pass over them.
 struct Cut {
   explicit Cut(const RoutingShape& shape)
       : lanes(image_lanes()),
-        groups((shape.batch + lanes - 1) / lanes),
+        groups(pieces_of(shape.batch, lanes)),
         chunk(std::max<int64_t>(8, (shape.children + 31) / 32)),
-        chunks((shape.children + chunk - 1) / chunk),
+        chunks(pieces_of(shape.children, chunk)),
         child_floats(shape.children * shape.child_dim * lanes),
         pose_floats(shape.pose_size() * lanes),
         coupling_floats(shape.children * shape.parents * lanes) {}

@@ -50,7 +50,7 @@ BatchSource FigureRun::source() const {
 void FigureRun::pass(const std::string& what,
                      const std::function<void(const Batch&, const Forward&)>& on_batch) const {
   Progress progress(what, part.size());
-  EvaluateOptions options = evaluation_options(run.recipe, run.epoch);
+  EvaluateOptions options = run.evaluation();
   options.forward.trace = true;
   options.forward.quantizers = quantizers;
   options.on_batch = on_batch;
@@ -61,7 +61,7 @@ void FigureRun::pass(const std::string& what,
 
 ParseTreeReport FigureRun::trees(const Quantizers& with, const std::string& what) const {
   Progress progress(what, part.size());
-  EvaluateOptions options = evaluation_options(run.recipe, run.epoch);
+  EvaluateOptions options = run.evaluation();
   options.on_progress = [&](int64_t done) { progress.update(done); };
   ParseTreeReport report = measure_parse_trees(*run.model, source(), with, options);
   progress.finish();

@@ -151,7 +151,7 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
   nlohmann::json layers;
 
   Progress bar(run.weights.string(), source.size());
-  EvaluateOptions options = evaluation_options(run.recipe, run.epoch);
+  EvaluateOptions options = run.evaluation();
   options.on_progress = [&](int64_t done) { bar.update(done); };
   options.second.emplace();
   options.second->trace = true;

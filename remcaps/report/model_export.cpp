@@ -93,7 +93,7 @@ std::string card_rows(const json& numbers) {
 
 json measure_for_card(const LoadedRun& run, const BatchSource& test,
                       const std::function<void(int64_t)>& on_progress) {
-  EvaluateOptions options = evaluation_options(run.recipe, run.epoch);
+  EvaluateOptions options = run.evaluation();
   options.on_progress = on_progress;
   const SplitMeasurement measured = measure_split(
       *run.model, test, run.recipe.quantize.quantizers(run.model->routing_layers().size()), options,

@@ -10,6 +10,7 @@
 #include "remcaps/base/profile.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/data/catalog.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/evaluate.h"
 #include "remcaps/training/step_graph.h"
@@ -210,8 +211,13 @@ Recipe benchmark_recipe(const std::string& model, const std::string& shape,
 BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   std::optional<ModelContext> context = known_context(recipe);
   check(context.has_value(), "bench: the images of {} have no fixed shape", recipe.dataset.name);
-  if (recipe.precision == "bf16" && !options.device.is_cuda())
-    throw UsageError("--precision bf16 is for a GPU; on a CPU convolutions are float32");
+  const bool cpu_has_bf16 = options.task != BenchmarkTask::kTrain &&
+                            recipe.kernel_path() == KernelPath::kFused &&
+                            cpu_has_bf16_convolution();
+  if (recipe.precision == "bf16" && !options.device.is_cuda() && !cpu_has_bf16)
+    throw UsageError(
+        "--precision bf16 is for a GPU, or on a CPU with AMX for infer and search with fused "
+        "kernels; here convolutions are float32");
   context->load_pretrained = false;
   apply_runtime_options(recipe);
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));

@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_batch.h"
 #include "remcaps/training/memory.h"
 
@@ -45,6 +46,7 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
     {
       const torch::Device device = batch.images.device();
       const Autocast autocast(options.bf16 && device.is_cuda(), device);
+      const Bf16Convolutions convolutions(options.bf16 && device.is_cpu());
       if (options.second)
         std::tie(forward, second) =
             model.forward_both(batch.images, forward_options, *options.second);

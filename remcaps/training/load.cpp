@@ -60,6 +60,17 @@ BatchSource LoadedRun::source(const DataSplits& data, const std::string& split) 
   return source;
 }
 
+void LoadedRun::compute_in(const std::string& given) {
+  precision = given;
+  if (device.is_cuda()) set_tf32(precision != "float32");
+}
+
+EvaluateOptions LoadedRun::evaluation() const {
+  EvaluateOptions options = evaluation_options(recipe, epoch);
+  options.bf16 = precision == "bf16";
+  return options;
+}
+
 torch::Tensor LoadedRun::read_input(const fs::path& image) const {
   const ImageShape input = model->input();
   AugmentOptions augment = recipe.dataset.augment;
@@ -116,8 +127,7 @@ LoadedRun load_run(const fs::path& run_or_name, torch::Device device,
   run.class_names = std::move(info.class_names);
   run.epoch = info.epoch;
   run.device = device;
-  // As in its training; the last run that was loaded decides for all of them.
-  if (device.is_cuda()) set_tf32(run.recipe.precision != "float32");
+  if (device.is_cuda()) run.compute_in(run.recipe.precision);
   run.context.load_pretrained = false;
   run.model = build_model(run.recipe, run.context);
   load_weights(*run.model, load_unpacked(file), run.weights.string());

@@ -8,6 +8,7 @@
 
 #include "remcaps/data/batches.h"
 #include "remcaps/training/checkpoint.h"
+#include "remcaps/training/evaluate.h"
 #include "remcaps/training/run_folder.h"
 
 namespace remcaps {
@@ -21,6 +22,15 @@ struct LoadedRun {
   std::filesystem::path weights;    ///< the file they came from
   std::filesystem::path data_root;  ///< where the run found its data; empty for a lone weights file
   torch::Device device = torch::kCPU;
+  /// What it computes in: on a GPU the recipe's precision; on a CPU float32 whatever the recipe
+  /// says, so that a network measures the same on every one.
+  std::string precision = "float32";
+
+  /// Another precision than that; `tf32` holds for all of a GPU's runs.
+  void compute_in(const std::string& given);
+
+  /// How to evaluate it: margins of its epoch, precision and kernels.
+  EvaluateOptions evaluation() const;
 
   /// The run's data set. `from_command_line` is --data; where it is empty the folder the run was
   /// trained from is tried before the usual places.

@@ -7,6 +7,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/interrupt.h"
@@ -112,7 +113,8 @@ RunSummary Trainer::run(std::optional<double> minutes) {
 void Trainer::start() {
   begin_ = looked_ = saved_at_ = Clock::now();
   if (recipe_.precision == "bf16" && !device_.is_cuda())
-    fmt::print(stderr, "note: precision bf16 is for a GPU; on this CPU the run is float32\n");
+    fmt::print(stderr, "note: precision bf16 is for a GPU; on this CPU {} float32\n",
+               cpu_has_bf16_convolution() ? "only evaluation has it, training is" : "the run is");
   folder_.remove_leftovers();
   write_atomically(folder_.recipe(), recipe_.to_text());
   metrics_ = std::make_unique<MetricsFile>(folder_.metrics());

@@ -5,6 +5,7 @@
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace remcaps {
@@ -73,6 +74,21 @@ TEST_F(ConvolveCuda, CapsulesAndRoutingStayFloat32BehindBfloat16Convolutions) {
     }
 }
 #endif
+
+TEST(Convolve, Bfloat16OnACpuIsForWhereNoGradientIsNeeded) {
+  torch::manual_seed(1);
+  torch::nn::Conv2d layer(torch::nn::Conv2dOptions(32, 64, 3).stride(2));
+  const Tensor map = torch::randn({8, 32, 13, 13});
+  const Tensor expected = convolve_relu(*layer, map, KernelPath::kFused).detach();
+  const Bf16Convolutions on(true);
+  EXPECT_TRUE(torch::equal(convolve_relu(*layer, map, KernelPath::kFused), expected));
+  const torch::NoGradGuard no_grad;
+  const Tensor found = convolve_relu(*layer, map, KernelPath::kFused);
+  EXPECT_EQ(found.scalar_type(), torch::kFloat32);
+  EXPECT_TRUE(close_to(found, expected, 2e-2));
+  EXPECT_EQ(torch::equal(found, expected), !cpu_has_bf16_convolution());
+  EXPECT_TRUE(close_to(convolve_relu(*layer, map, KernelPath::kReference), expected, 1e-5));
+}
 
 TEST(Convolve, AutocastOfAGpuIsNoneOfACpus) {
   EXPECT_FALSE(cuda_autocast_is_on(torch::kCPU));

@@ -77,7 +77,7 @@ TEST_F(BenchTest, WrongNamesAreOneLineAndExitCodeTwo) {
   expect_one_line(bench("infer", {"--shape", "mnits"}), 2, "did you mean mnist?");
   expect_one_line(bench("infer", {"--shape", "folder"}), 2, "no fixed shape");
   expect_one_line(bench("infer", {"--kernels", "fast"}), 2, "kernels");
-  expect_one_line(bench("infer", {"--precision", "bf16"}), 2, "for a GPU");
+  expect_one_line(bench("train", {"--precision", "bf16"}), 2, "for a GPU");
   expect_one_line(remcaps({"bench", "trian", "--model", "eff-capsnet"}), 2, "train");
 }
 
