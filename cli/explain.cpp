@@ -1,6 +1,6 @@
 #include "remcaps/explain/explain.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,7 @@
 #include "remcaps/base/config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -1,5 +1,7 @@
 #include "remcaps/capsule/routing.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "remcaps/base/error.h"

@@ -1,5 +1,7 @@
 #include "remcaps/data/dataset.h"
 
+#include <fmt/ranges.h>
+
 #include <cstdlib>
 
 #include "remcaps/base/error.h"

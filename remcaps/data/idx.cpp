@@ -1,5 +1,7 @@
 #include "remcaps/data/idx.h"
 
+#include <fmt/ranges.h>
+
 #include <array>
 
 #include "remcaps/base/error.h"

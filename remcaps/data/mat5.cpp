@@ -1,5 +1,7 @@
 #include "remcaps/data/mat5.h"
 
+#include <fmt/ranges.h>
+
 #include <zlib.h>
 
 #include <array>

@@ -1,5 +1,7 @@
 #include "remcaps/data/prepared.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"

@@ -1,5 +1,7 @@
 #include "remcaps/explain/picture.h"
 
+#include <fmt/ranges.h>
+
 #include <png.h>
 
 #include "remcaps/base/error.h"

@@ -1,5 +1,7 @@
 #include "remcaps/kernels/fused_routing.h"
 
+#include <fmt/ranges.h>
+
 #include <torch/autograd.h>
 
 #include <cmath>

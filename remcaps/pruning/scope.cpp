@@ -1,5 +1,7 @@
 #include "remcaps/pruning/scope.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "remcaps/base/error.h"

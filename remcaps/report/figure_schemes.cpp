@@ -1,5 +1,5 @@
 // The network as a diagram, and REM's stages on a real run.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"

@@ -1,5 +1,7 @@
 #include "remcaps/report/html_report.h"
 
+#include <fmt/ranges.h>
+
 #include <set>
 
 #include "remcaps/base/error.h"

@@ -1,6 +1,6 @@
 #include "remcaps/report/model_export.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 

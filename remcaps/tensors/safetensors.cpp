@@ -1,5 +1,7 @@
 #include "remcaps/tensors/safetensors.h"
 
+#include <fmt/ranges.h>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

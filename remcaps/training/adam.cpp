@@ -1,5 +1,7 @@
 #include "remcaps/training/adam.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 

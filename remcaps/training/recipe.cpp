@@ -1,5 +1,7 @@
 #include "remcaps/training/recipe.h"
 
+#include <fmt/ranges.h>
+
 #include <ATen/Context.h>
 
 #include <cmath>
