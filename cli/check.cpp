@@ -75,7 +75,6 @@ std::string shape_of(const RoutingCase& c) {
 }
 
 void check_routing(Checker& checker, const RoutingCase& c) {
-  if (c.by_distance && !checker.device().is_cuda()) return;  // no kernel there
   const Tensor children = torch::randn({c.batch, c.children, c.child_dim}) * 0.5;
   const Tensor weight = torch::randn({c.children, c.parents, c.parent_dim, c.child_dim}) * 0.2 *
                         (torch::rand({c.children, c.parents, 1, 1}) < c.alive);

@@ -1,6 +1,6 @@
 #include "remcaps/kernels/convolution_lanes.h"
 
-#include "remcaps/kernels/dynamic_routing_lanes.h"
+#include "remcaps/kernels/routing_lanes.h"
 
 #ifdef REMCAPS_HIGHWAY
 #define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS

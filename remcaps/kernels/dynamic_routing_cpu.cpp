@@ -1,53 +1,12 @@
 #include "remcaps/kernels/dynamic_routing_cpu.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
-#include <vector>
 
 #include "remcaps/kernels/dynamic_routing_lanes.h"
-#include "remcaps/kernels/lane_layout.h"
+#include "remcaps/kernels/routing_cpu.h"
 
 namespace remcaps::kernels::cpu {
 namespace {
-
-// 1 for each block W_ij that has a weight other than zero, [I, J].
-std::vector<uint8_t> alive_blocks(const RoutingShape& shape, const float* weight) {
-  const int64_t block = shape.parent_dim * shape.child_dim;
-  std::vector<uint8_t> alive(shape.children * shape.parents);
-  for (size_t ij = 0; ij < alive.size(); ++ij) {
-    const float* w = weight + ij * block;
-    alive[ij] = std::any_of(w, w + block, [](float x) { return x != 0; });
-  }
-  return alive;
-}
-
-// What both passes need: the packed children and the blocks worth visiting.
-struct Problem {
-  Problem(const RoutingShape& shape_, const float* children, const float* weight_)
-      : shape(shape_),
-        cut(shape),
-        weight(weight_),
-        alive(alive_blocks(shape, weight)),
-        packed(cut.groups * cut.child_floats) {
-    pack(cut, shape.batch, shape.children * shape.child_dim, children, packed.get());
-  }
-
-  ChildRange range(int64_t chunk, int64_t group) const {
-    return {.shape = shape,
-            .begin = chunk * cut.chunk,
-            .end = std::min(shape.children, (chunk + 1) * cut.chunk),
-            .weight = weight,
-            .alive = alive.data(),
-            .children = packed.get() + group * cut.child_floats};
-  }
-
-  RoutingShape shape;
-  Cut cut;
-  const float* weight;
-  std::vector<uint8_t> alive;
-  Buffer packed;  ///< [groups, I, D_in, L]
-};
 
 // The saved floats: sums [iterations, groups, J, D_out, L], then the couplings of all iterations
 // but the first, [iterations - 1, groups, I, J, L].
@@ -74,13 +33,12 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
                              float* poses, float* couplings, float* saved) {
   const Problem problem(shape, children, weight);
   const Cut& cut = problem.cut;
-  const int64_t last = rule.iterations - 1;
-  const int64_t chunk_stride = cut.groups * cut.pose_floats;
-  const Buffer partial(cut.chunks * chunk_stride);          // [chunks, groups, J, D_out, L]
-  const Buffer packed_poses(cut.groups * cut.pose_floats);  // v_j
-  const Buffer agreed(cut.groups * cut.pose_floats);        // sum of v_j so far
+  const int64_t last = rule.iterations - 1, pose_floats = cut.groups * cut.pose_floats;
+  const Buffer partial(cut.chunks * pose_floats);  // [chunks, groups, J, D_out, L]
+  const Buffer packed_poses(pose_floats);          // v_j
+  const Buffer agreed(pose_floats);                // sum of v_j so far
   Buffer scratch_sums, scratch_couplings;
-  if (saved == nullptr) scratch_sums = Buffer(cut.groups * cut.pose_floats);
+  if (saved == nullptr) scratch_sums = Buffer(pose_floats);
   if (saved == nullptr && couplings != nullptr)
     scratch_couplings = Buffer(cut.groups * cut.coupling_floats);
 
@@ -94,53 +52,31 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
       packed_couplings = scratch_couplings.get();
     last_couplings = packed_couplings;
 
-    ChunkQueue queue(cut.chunks);
-    on_every_thread([&] {
-      const Buffer scratch(lane_scratch_floats(shape));
-      while (const auto chunk = queue.next())
-        for (int64_t group = 0; group < cut.groups; ++group) {
-          const ChildRange range = problem.range(*chunk, group);
-          float* sums = partial.get() + *chunk * chunk_stride + group * cut.pose_floats;
-          if (iteration == 0)
-            sum_votes(range, sums);
-          else
-            route_votes(range, agreed.get() + group * cut.pose_floats, levels,
-                        packed_couplings == nullptr
-                            ? nullptr
-                            : packed_couplings + group * cut.coupling_floats,
-                        sums, scratch.get());
-        }
-    });
-
-    at::parallel_for(0, cut.groups, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t group = begin; group < end; ++group) {
-        const int64_t at = group * cut.pose_floats;
-        squash_sums(
-            {.parents = shape.parents,
-             .parent_dim = shape.parent_dim,
-             .partial = partial.get() + at,
-             .chunks = cut.chunks,
-             .stride = chunk_stride,
-             .scale = iteration == 0 ? rule.first_coupling : 1.0F,
-             .epsilon = rule.epsilon,
-             .bias = rule.bias_every_iteration || iteration == last ? bias : nullptr,
-             .sums =
-                 (saved == nullptr ? scratch_sums.get() : saved + sums_offset(cut, iteration)) + at,
-             .poses = packed_poses.get() + at});
+    for_each_chunk(cut, lane_scratch_floats(shape), [&](int64_t chunk, float* scratch) {
+      for (int64_t group = 0; group < cut.groups; ++group) {
+        const ChildRange range = problem.range(chunk, group);
+        float* sums = partial.get() + (chunk * cut.groups + group) * cut.pose_floats;
         if (iteration == 0)
-          std::copy_n(packed_poses.get() + at, cut.pose_floats, agreed.get() + at);
+          sum_votes(range, sums);
         else
-          add_to(agreed.get() + at, packed_poses.get() + at, cut.pose_floats);
+          route_votes(range, agreed.get() + group * cut.pose_floats, levels,
+                      packed_couplings == nullptr ? nullptr
+                                                  : packed_couplings + group * cut.coupling_floats,
+                      sums, scratch);
       }
     });
+    squash_partial(problem, rule, iteration, bias, partial.get(),
+                   saved == nullptr ? scratch_sums.get() : saved + sums_offset(cut, iteration),
+                   packed_poses.get());
+    if (iteration == 0)
+      std::copy_n(packed_poses.get(), pose_floats, agreed.get());
+    else
+      add_to(agreed.get(), packed_poses.get(), pose_floats);
   }
 
   unpack(cut, shape.batch, shape.pose_size(), packed_poses.get(), poses);
-  if (couplings == nullptr) return;
-  if (last == 0)
-    std::fill_n(couplings, shape.batch * shape.children * shape.parents, rule.first_coupling);
-  else
-    unpack(cut, shape.batch, shape.children * shape.parents, last_couplings, couplings);
+  if (couplings != nullptr)
+    give_couplings(problem, rule, last == 0 ? nullptr : last_couplings, couplings);
 }
 
 namespace {
@@ -160,35 +96,31 @@ struct Backward {
   void run() const {
     const Cut& cut = problem.cut;
     const RoutingShape& shape = problem.shape;
-    ChunkQueue queue(cut.chunks);
-    on_every_thread([&] {
-      const Buffer scratch(lane_scratch_floats(shape));
-      const int64_t logits_stride = cut.chunk * shape.parents * cut.lanes;
-      const Buffer grad_logits(cut.groups * logits_stride);
-      while (const auto next = queue.next()) {
-        const int64_t chunk = *next;
-        if (grad_children != nullptr || grad_agreed != nullptr || agreed != nullptr)
-          for (int64_t group = 0; group < cut.groups; ++group)
-            backward_votes(problem.range(chunk, group),
-                           group_step(chunk, group, grad_logits.get() + group * logits_stride),
-                           scratch.get());
-        if (grad_weight != nullptr)
-          weight_gradient(problem.range(chunk, 0),
-                          {.groups = cut.groups,
-                           .children_stride = cut.child_floats,
-                           .grad_sums = grad_sums,
-                           .sums_stride = cut.pose_floats,
-                           .couplings = couplings,
-                           .couplings_stride = cut.coupling_floats,
-                           .uniform = uniform,
-                           .agreed = agreed,
-                           .grad_logits = grad_logits.get(),
-                           .logits_stride = logits_stride,
-                           .grad_weight = grad_weight,
-                           .accumulate = accumulate},
-                          scratch.get());
-      }
-    });
+    const int64_t logits_stride = cut.chunk * shape.parents * cut.lanes;
+    const int64_t logits_floats = cut.groups * logits_stride;
+    const auto work = [&](int64_t chunk, float* memory) {
+      float *grad_logits = memory, *scratch = memory + logits_floats;
+      if (grad_children != nullptr || grad_agreed != nullptr || agreed != nullptr)
+        for (int64_t group = 0; group < cut.groups; ++group)
+          backward_votes(problem.range(chunk, group),
+                         group_step(chunk, group, grad_logits + group * logits_stride), scratch);
+      if (grad_weight != nullptr)
+        weight_gradient(problem.range(chunk, 0),
+                        {.from = {.groups = cut.groups,
+                                  .children_stride = cut.child_floats,
+                                  .grad_sums = grad_sums,
+                                  .sums_stride = cut.pose_floats,
+                                  .couplings = couplings,
+                                  .couplings_stride = cut.coupling_floats,
+                                  .uniform = uniform},
+                         .agreed = agreed,
+                         .grad_logits = grad_logits,
+                         .logits_stride = logits_stride,
+                         .grad_weight = grad_weight,
+                         .accumulate = accumulate},
+                        scratch);
+    };
+    for_each_chunk(cut, logits_floats + lane_scratch_floats(shape), work);
   }
 
  private:
@@ -227,19 +159,6 @@ Buffer agreed_before(const Problem& problem, const RoutingRule& rule, const floa
   return agreed;
 }
 
-// grad_bias[j, d] += sum over images of grad_sums[group, j, d, image]. Lanes beyond the batch hold
-// zero gradients.
-void add_bias_gradient(const Cut& cut, int64_t pose_size, const float* grad_sums,
-                       float* grad_bias) {
-  for (int64_t group = 0; group < cut.groups; ++group)
-    for (int64_t x = 0; x < pose_size; ++x) {
-      const float* lanes = grad_sums + group * cut.pose_floats + x * cut.lanes;
-      float sum = 0;
-      for (int64_t image = 0; image < cut.lanes; ++image) sum += lanes[image];
-      grad_bias[x] += sum;
-    }
-}
-
 }  // namespace
 
 void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule,
@@ -262,13 +181,10 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
   if (gradients.bias != nullptr) std::fill_n(gradients.bias, shape.pose_size(), 0.0F);
 
   for (int64_t iteration = last; iteration >= 0; --iteration) {
-    for (int64_t group = 0; group < cut.groups; ++group) {
-      const int64_t at = group * cut.pose_floats;
-      squash_gradient(shape.parents, shape.parent_dim, saved + sums_offset(cut, iteration) + at,
-                      carried.get() + at, rule.epsilon, grad_sums.get() + at);
-    }
+    squash_gradients(problem, rule, saved + sums_offset(cut, iteration), carried.get(),
+                     grad_sums.get());
     if (gradients.bias != nullptr && (iteration == last || rule.bias_every_iteration))
-      add_bias_gradient(cut, shape.pose_size(), grad_sums.get(), gradients.bias);
+      add_bias_gradient(problem, grad_sums.get(), gradients.bias);
 
     const bool direct = iteration == last || gradients.full;
     const bool go_on = iteration > 0 && through_couplings;

@@ -10,6 +10,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/dynamic_routing_cpu.h"
+#include "remcaps/kernels/scaled_distance_cpu.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/kernels/cuda_stream.h"
 #include "remcaps/kernels/dynamic_routing_cuda.h"
@@ -71,8 +72,21 @@ Tensor level_tables(const FusedRoutingOptions& options, const torch::Device& dev
   return torch::tensor(tables, torch::kFloat32).to(device);
 }
 
-#ifdef REMCAPS_CUDA
 // The kernels of both algorithms are called alike.
+struct CpuKernels {
+  decltype(&kernels::cpu::saved_floats) saved_floats = kernels::cpu::saved_floats;
+  decltype(&kernels::cpu::dynamic_routing_forward) forward = kernels::cpu::dynamic_routing_forward;
+  decltype(&kernels::cpu::dynamic_routing_backward) backward =
+      kernels::cpu::dynamic_routing_backward;
+};
+
+CpuKernels cpu_kernels(Agreement agreement) {
+  if (agreement == Agreement::kProduct) return {};
+  return {kernels::cpu::scaled_distance_saved_floats, kernels::cpu::scaled_distance_forward,
+          kernels::cpu::scaled_distance_backward};
+}
+
+#ifdef REMCAPS_CUDA
 struct CudaKernels {
   decltype(&kernels::cuda::saved_floats) saved_floats = kernels::cuda::saved_floats;
   decltype(&kernels::cuda::forward_scratch_floats) forward_scratch_floats =
@@ -100,7 +114,7 @@ int64_t saved_floats(const torch::Device& device, const RoutingShape& shape,
   if (device.is_cuda()) return cuda_kernels(rule.agreement).saved_floats(shape, rule);
 #endif
   (void)device;
-  return kernels::cpu::saved_floats(shape, rule);
+  return cpu_kernels(rule.agreement).saved_floats(shape, rule);
 }
 
 void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor& children,
@@ -117,9 +131,9 @@ void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor
                         data_or_null(saved), scratch.data_ptr<float>(), scope.stream());
   }
 #endif
-  kernels::cpu::dynamic_routing_forward(shape, rule, data_or_null(children), data_or_null(weight),
-                                        data_or_null(bias), data_or_null(poses),
-                                        data_or_null(couplings), data_or_null(saved));
+  cpu_kernels(rule.agreement)
+      .forward(shape, rule, data_or_null(children), data_or_null(weight), data_or_null(bias),
+               data_or_null(poses), data_or_null(couplings), data_or_null(saved));
 }
 
 void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor& children,
@@ -136,8 +150,9 @@ void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tenso
                          scratch.data_ptr<float>(), scope.stream());
   }
 #endif
-  kernels::cpu::dynamic_routing_backward(shape, rule, data_or_null(children), data_or_null(weight),
-                                         data_or_null(saved), data_or_null(grad_poses), gradients);
+  cpu_kernels(rule.agreement)
+      .backward(shape, rule, data_or_null(children), data_or_null(weight), data_or_null(saved),
+                data_or_null(grad_poses), gradients);
 }
 
 RoutingShape shape_of(const Tensor& children, const Tensor& weight) {
@@ -259,13 +274,12 @@ bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
 }
 
 bool has_fused_scaled_distance_routing(const Tensor& children, const Tensor& weight) {
+  if (!has_fused_dynamic_routing(children, weight)) return false;
 #ifdef REMCAPS_CUDA
-  return children.is_cuda() && has_fused_dynamic_routing(children, weight) &&
-         kernels::cuda::has_scaled_distance_kernels(weight.size(3), weight.size(2));
-#else
-  (void)children, (void)weight;
-  return false;
+  if (children.is_cuda())
+    return kernels::cuda::has_scaled_distance_kernels(weight.size(3), weight.size(2));
 #endif
+  return true;
 }
 
 std::tuple<Tensor, Tensor> fused_dynamic_routing(const Tensor& children, const Tensor& weight,

@@ -26,8 +26,8 @@ struct FusedRoutingOptions {
 /// Whether these tensors have a fused kernel: float32, on the CPU or, in a CUDA build, on a GPU.
 bool has_fused_dynamic_routing(const torch::Tensor& children, const torch::Tensor& weight);
 
-/// Scaled-distance routing has its kernels in a CUDA build only, for float32 on a GPU and the pose
-/// sizes of the networks here: children of 8 dimensions and parents of 8, 16 or 32, or 16 and 16.
+/// The same of scaled-distance routing, which on a GPU has kernels for the pose sizes of the
+/// networks here only: children of 8 dimensions and parents of 8, 16 or 32, or 16 and 16.
 bool has_fused_scaled_distance_routing(const torch::Tensor& children, const torch::Tensor& weight);
 
 /// Dynamic routing of a fully connected capsule layer; the votes are never in memory.

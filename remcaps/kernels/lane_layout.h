@@ -11,7 +11,7 @@
 #include <new>
 #include <optional>
 
-#include "remcaps/kernels/dynamic_routing_lanes.h"
+#include "remcaps/kernels/routing_lanes.h"
 
 namespace remcaps::kernels::cpu {
 

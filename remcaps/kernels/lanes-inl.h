@@ -147,6 +147,7 @@ HWY_AFTER_NAMESPACE();
 #define HWY_BEFORE_NAMESPACE() static_assert(true)
 #define HWY_AFTER_NAMESPACE() static_assert(true)
 #define HWY_INLINE inline
+#define HWY_ATTR
 
 namespace remcaps::kernels::plain {
 

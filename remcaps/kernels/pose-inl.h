@@ -1,4 +1,4 @@
-// A child's pose in lanes, and its votes: what both passes of the SIMD routing share. Included once
+// A child's pose in lanes, and its votes: what all passes of the SIMD routing share. Included once
 // per target, as lanes-inl.h is.
 #if defined(REMCAPS_KERNELS_POSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef REMCAPS_KERNELS_POSE_INL_H_
@@ -7,8 +7,10 @@
 #define REMCAPS_KERNELS_POSE_INL_H_
 #endif
 
-#include "remcaps/kernels/dynamic_routing_lanes.h"
+#include <type_traits>
+
 #include "remcaps/kernels/lanes-inl.h"
+#include "remcaps/kernels/routing_lanes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
@@ -39,14 +41,31 @@ class Pose<0> {
   float* memory_;
 };
 
-// The pose of child i. In memory it is read where it lies, never written.
+// A child's pose at `memory`, [D_in, L]. One of any size is read where it lies, never written.
 template <int64_t kDim>
-HWY_INLINE Pose<kDim> child_pose(const ChildRange& range, int64_t i) {
-  const float* memory = range.children + i * range.shape.child_dim * kLanes;
+HWY_INLINE Pose<kDim> pose_at(const float* memory) {
   Pose<kDim> pose(const_cast<float*>(memory));
   if constexpr (kDim > 0)
     for (int64_t k = 0; k < kDim; ++k) pose.put(k, load(memory + k * kLanes));
   return pose;
+}
+
+template <int64_t kDim>
+HWY_INLINE Pose<kDim> child_pose(const ChildRange& range, int64_t i) {
+  return pose_at<kDim>(range.children + i * range.shape.child_dim * kLanes);
+}
+
+// call(D_in) with the size of the children's poses as a constant; 0 stands for any other size.
+template <typename Call>
+void with_child_dim(const RoutingShape& shape, const Call& call) {
+  switch (shape.child_dim) {
+    case 8:
+      return call(std::integral_constant<int64_t, 8>());
+    case 16:
+      return call(std::integral_constant<int64_t, 16>());
+    default:
+      return call(std::integral_constant<int64_t, 0>());
+  }
 }
 
 // Rows of W_ij that are worked on together: enough independent sums to keep two multiply-add units
@@ -62,26 +81,31 @@ HWY_INLINE void add_votes(const float* rows, const Pose<kDim>& u, int64_t dim, F
     for (int r = 0; r < kCount; ++r) sum[r] = fma(set(rows[r * dim + k]), u.get(k), sum[r]);
 }
 
-// into[r] += scale * (row r of W_ij times u).
-template <int64_t kDim, int kCount>
-HWY_INLINE void accumulate_rows(const float* rows, const Pose<kDim>& u, int64_t dim, F scale,
-                                float* into) {
+template <int64_t kDim, int kCount, typename Take>
+HWY_INLINE void take_rows(const float* rows, const Pose<kDim>& u, int64_t dim, int64_t first,
+                          const Take& take) {
   F sum[kCount];
   for (int r = 0; r < kCount; ++r) sum[r] = zero();
   add_votes(rows, u, dim, sum);
-  for (int r = 0; r < kCount; ++r)
-    store(fma(scale, sum[r], load(into + r * kLanes)), into + r * kLanes);
+  for (int r = 0; r < kCount; ++r) take(first + r, sum[r]);
 }
 
-// into[d] += scale * u^_ij[d] for all of a parent's components.
+// take(d, u^_ij[d]) for all components of a vote.
+template <int64_t kDim, typename Take>
+HWY_INLINE void for_each_component(const float* w, const Pose<kDim>& u, int64_t dim,
+                                   int64_t parent_dim, const Take& take) {
+  int64_t d = 0;
+  for (; d + kRows <= parent_dim; d += kRows) take_rows<kDim, kRows>(w + d * dim, u, dim, d, take);
+  for (; d < parent_dim; ++d) take_rows<kDim, 1>(w + d * dim, u, dim, d, take);
+}
+
+// into[d] += scale * u^_ij[d].
 template <int64_t kDim>
 HWY_INLINE void accumulate_vote(const float* w, const Pose<kDim>& u, int64_t dim,
                                 int64_t parent_dim, F scale, float* into) {
-  int64_t d = 0;
-  for (; d + kRows <= parent_dim; d += kRows)
-    accumulate_rows<kDim, kRows>(w + d * dim, u, dim, scale, into + d * kLanes);
-  for (; d < parent_dim; ++d)
-    accumulate_rows<kDim, 1>(w + d * dim, u, dim, scale, into + d * kLanes);
+  for_each_component(w, u, dim, parent_dim, [&](int64_t d, F x) HWY_ATTR {
+    store(fma(scale, x, load(into + d * kLanes)), into + d * kLanes);
+  });
 }
 
 }  // namespace remcaps::kernels::REMCAPS_LANES

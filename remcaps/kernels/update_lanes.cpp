@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "remcaps/kernels/dynamic_routing_lanes.h"
+#include "remcaps/kernels/routing_lanes.h"
 #include "remcaps/kernels/update_kernels.h"
 
 #ifdef REMCAPS_HIGHWAY

@@ -1,5 +1,6 @@
 // Scaled-distance routing in float32 on the fused path, where the device and the pose sizes have
 // one, against the capsule layer's plain tensor code in float64.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
@@ -28,7 +29,10 @@ const RoutingCase kDistanceCases[] = {
     {"OneChild", 6, 1, 4, 8, 16},
     {"OneParent", 6, 50, 1, 8, 16},
     {"OneOfEach", 1, 1, 1, 8, 8},
+    {"OneNumberEach", 1, 1, 1, 1, 1},
     {"OddDimensions", 19, 45, 7, 5, 13},
+    {"OddChildDimension", 33, 21, 5, 11, 16},
+    {"OddParentDimension", 40, 21, 5, 16, 7},
     {"NoBias", 17, 40, 10, 8, 16, 3, BiasUse::kNone},
     {"OneIteration", 18, 40, 10, 8, 16, 1},
     {"TwoIterations", 18, 40, 10, 8, 16, 2},
@@ -77,10 +81,10 @@ class FusedScaledDistance : public ::testing::TestWithParam<std::tuple<RoutingCa
   }
 };
 
-TEST_P(FusedScaledDistance, RunsFusedOnAGpu) {
+TEST_P(FusedScaledDistance, RunsFusedOnTheCpuAndWithTheNetworksPosesOnAGpu) {
   const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
   EXPECT_EQ(has_fused_scaled_distance_routing(inputs.children, inputs.weight),
-            device() == "cuda" && problem().child_dim % 8 == 0);
+            device() == "cpu" || (problem().child_dim % 8 == 0 && problem().parent_dim % 8 == 0));
 }
 
 TEST_P(FusedScaledDistance, AgreesWithThePlainCodeAndItsPublishedGradient) {
@@ -190,15 +194,51 @@ TEST(FusedScaledDistanceFormulas, HalfTheMeanDistanceTakesNineTenths) {
   EXPECT_EQ(kernels::distance_scale(0.8F, 0.0F), 0.0F);
 }
 
-TEST(FusedScaledDistanceCpu, SaysWhatItHasNoKernelFor) {
-  const RoutingInputs inputs = RoutingInputs::random(kDistanceCases[0]);
-  try {
-    fused_scaled_distance_routing(inputs.children, inputs.weight, inputs.bias, {},
-                                  DistanceMean::kBatch);
-    FAIL() << "ran on the CPU";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("20x96x8"), std::string::npos) << error.what();
+class FusedScaledDistanceCpu : public ::testing::Test {
+ protected:
+  static Tensor poses_of(const RoutingInputs& inputs, Mean mean = Mean::kBatch) {
+    return route_by_distance(kDistanceCases[0], inputs, mean, KernelPath::kFused).poses;
   }
+  RoutingInputs inputs_ = RoutingInputs::random(kDistanceCases[0]);
+};
+
+TEST_F(FusedScaledDistanceCpu, DoesNotDependOnTheNumberOfThreads) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Tensor one = poses_of(inputs_);
+  at::set_num_threads(4);
+  const Tensor four = poses_of(inputs_);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(torch::equal(one, four));
+}
+
+TEST_F(FusedScaledDistanceCpu, TakesTensorsThatAreNotContiguous) {
+  RoutingInputs turned = inputs_;
+  turned.children = inputs_.children.transpose(1, 2).contiguous().transpose(1, 2);
+  EXPECT_TRUE(torch::equal(poses_of(turned), poses_of(inputs_)));
+}
+
+TEST_F(FusedScaledDistanceCpu, WithAMeanOfItsOwnAnImageDoesNotSeeTheOthers) {
+  RoutingInputs alone = inputs_;
+  alone.children = inputs_.children.narrow(0, 3, 1);
+  EXPECT_TRUE(torch::equal(poses_of(alone, Mean::kSample),
+                           poses_of(inputs_, Mean::kSample).narrow(0, 3, 1)));
+  EXPECT_FALSE(torch::equal(poses_of(alone), poses_of(inputs_).narrow(0, 3, 1)));
+}
+
+TEST_F(FusedScaledDistanceCpu, SaysWhatItHasNoKernelFor) {
+  try {
+    fused_scaled_distance_routing(inputs_.children.to(torch::kFloat64), inputs_.weight,
+                                  inputs_.bias, {}, DistanceMean::kBatch);
+    FAIL() << "took children in float64";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("20x96x8 (Double"), std::string::npos) << error.what();
+  }
+  FusedRoutingOptions options;
+  options.full_gradient = true;
+  EXPECT_THROW(fused_scaled_distance_routing(inputs_.children, inputs_.weight, inputs_.bias,
+                                             options, DistanceMean::kBatch),
+               Error);
 }
 
 }  // namespace
