@@ -1,5 +1,4 @@
 #include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"

@@ -1,7 +1,6 @@
 #include "remcaps/data/prepared.h"
 
 #include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"

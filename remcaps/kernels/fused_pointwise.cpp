@@ -1,7 +1,6 @@
 #include "remcaps/kernels/fused_pointwise.h"
 
 #include <fmt/ranges.h>
-
 #include <torch/autograd.h>
 
 #include "remcaps/base/error.h"

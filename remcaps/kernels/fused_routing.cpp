@@ -1,7 +1,6 @@
 #include "remcaps/kernels/fused_routing.h"
 
 #include <fmt/ranges.h>
-
 #include <torch/autograd.h>
 
 #include <cmath>

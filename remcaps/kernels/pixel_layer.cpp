@@ -1,7 +1,6 @@
 #include "remcaps/kernels/pixel_layer.h"
 
 #include <fmt/ranges.h>
-
 #include <torch/autograd.h>
 
 #include "remcaps/base/error.h"

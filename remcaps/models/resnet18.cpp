@@ -1,7 +1,6 @@
 #include "remcaps/models/resnet18.h"
 
 #include <fmt/ranges.h>
-
 #include <torch/nn/init.h>
 
 #include "remcaps/base/error.h"

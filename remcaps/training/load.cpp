@@ -1,7 +1,6 @@
 #include "remcaps/training/load.h"
 
 #include <fmt/ranges.h>
-
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"

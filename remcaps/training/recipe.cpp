@@ -1,8 +1,7 @@
 #include "remcaps/training/recipe.h"
 
-#include <fmt/ranges.h>
-
 #include <ATen/Context.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdlib>
