@@ -1,26 +1,21 @@
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/map_numbers.cuh"
 #include "remcaps/kernels/pixel_layer_kernels.h"
+#include "remcaps/kernels/window_dims.cuh"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
 constexpr int kRowThreads = 256;
 
-// Of a window, with 32-bit divisions.
-struct WindowDims {
-  int channels, height, width, kernel_height, kernel_width, stride_y, stride_x, padding_y,
-      padding_x, rows, columns, eights;
-};
-
 // One thread for eight numbers of a row.
 template <typename T>
-__global__ void windows_kernel(WindowDims dims, int64_t count, const float* __restrict__ images,
-                               T* __restrict__ rows) {
+__global__ void windows_kernel(WindowDims dims, int eights, int64_t count,
+                               const float* __restrict__ images, T* __restrict__ rows) {
   const int64_t thread = int64_t(blockIdx.x) * kRowThreads + threadIdx.x;
   if (thread >= count) return;
-  const auto window = static_cast<int>(thread / dims.eights);
-  const int first = static_cast<int>(thread % dims.eights) * 8;
+  const auto window = static_cast<int>(thread / eights);
+  const int first = static_cast<int>(thread % eights) * 8;
   const int place = window % (dims.rows * dims.columns);
   const int image = window / (dims.rows * dims.columns);
   const int top = place / dims.columns * dims.stride_y - dims.padding_y;
@@ -43,26 +38,15 @@ __global__ void windows_kernel(WindowDims dims, int64_t count, const float* __re
 
 void windows_to_rows(const WindowShape& shape, int64_t length, const float* images, MapType type,
                      void* rows, cudaStream_t stream) {
-  const auto narrow = [](int64_t number) { return static_cast<int>(number); };
-  const WindowDims dims{.channels = narrow(shape.channels),
-                        .height = narrow(shape.height),
-                        .width = narrow(shape.width),
-                        .kernel_height = narrow(shape.kernel_height),
-                        .kernel_width = narrow(shape.kernel_width),
-                        .stride_y = narrow(shape.stride_y),
-                        .stride_x = narrow(shape.stride_x),
-                        .padding_y = narrow(shape.padding_y),
-                        .padding_x = narrow(shape.padding_x),
-                        .rows = narrow(shape.rows()),
-                        .columns = narrow(shape.columns()),
-                        .eights = narrow(length / 8)};
-  const int64_t count = shape.windows() * dims.eights;
+  const WindowDims dims(shape);
+  const int eights = static_cast<int>(length / 8);
+  const int64_t count = shape.windows() * eights;
   const int blocks = blocks_for(count, kRowThreads);
   if (type == MapType::kFloat32)
-    windows_kernel<<<blocks, kRowThreads, 0, stream>>>(dims, count, images,
+    windows_kernel<<<blocks, kRowThreads, 0, stream>>>(dims, eights, count, images,
                                                        static_cast<float*>(rows));
   else
-    windows_kernel<<<blocks, kRowThreads, 0, stream>>>(dims, count, images,
+    windows_kernel<<<blocks, kRowThreads, 0, stream>>>(dims, eights, count, images,
                                                        static_cast<__nv_bfloat16*>(rows));
   check_launch("windows_to_rows");
 }

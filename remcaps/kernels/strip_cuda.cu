@@ -1,6 +1,7 @@
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/map_numbers.cuh"
 #include "remcaps/kernels/strip_kernels.h"
+#include "remcaps/kernels/window_dims.cuh"
 
 namespace remcaps::kernels::cuda {
 namespace {
@@ -12,29 +13,17 @@ int64_t bytes_of(MapType type) {
   return type == MapType::kFloat32 ? sizeof(float) : sizeof(__nv_bfloat16);
 }
 
-// With 32-bit divisions; `units` are what a thread takes of a pixel's channels at once.
-struct StripDims {
-  int batch, units, height, width, kernel_width, stride_y, stride_x, padding_y, padding_x, columns,
-      phase, count;
+// `units` are what a thread takes of a pixel's channels at once.
+struct StripDims : WindowDims {
+  int phase, count, units;
 
+  StripDims(const WindowShape& shape, int64_t phase, int64_t count, int64_t units)
+      : WindowDims(shape),
+        phase(static_cast<int>(phase)),
+        count(static_cast<int>(count)),
+        units(static_cast<int>(units)) {}
   __device__ int row_of(int strip) const { return strip * stride_y + phase - padding_y; }
 };
-
-StripDims strip_dims(const WindowShape& shape, int64_t phase, int64_t count, int64_t units) {
-  const auto narrow = [](int64_t number) { return static_cast<int>(number); };
-  return {.batch = narrow(shape.batch),
-          .units = narrow(units),
-          .height = narrow(shape.height),
-          .width = narrow(shape.width),
-          .kernel_width = narrow(shape.kernel_width),
-          .stride_y = narrow(shape.stride_y),
-          .stride_x = narrow(shape.stride_x),
-          .padding_y = narrow(shape.padding_y),
-          .padding_x = narrow(shape.padding_x),
-          .columns = narrow(shape.columns()),
-          .phase = narrow(phase),
-          .count = narrow(count)};
-}
 
 // A block for a strip of an image: its row is read from memory once.
 __global__ void cut_kernel(StripDims dims, const Piece* __restrict__ map,
@@ -55,7 +44,7 @@ __global__ void cut_kernel(StripDims dims, const Piece* __restrict__ map,
 template <typename T>
 __global__ void fold_kernel(StripDims dims, const T* __restrict__ strips, T* __restrict__ map) {
   const int strip = blockIdx.x / dims.batch, image = blockIdx.x % dims.batch;
-  const int y = dims.row_of(strip), channels = dims.units * 8;
+  const int y = dims.row_of(strip), channels = dims.channels;
   if (y < 0 || y >= dims.height) return;
   const T* given = strips + (int64_t(dims.count - 1 - strip) * dims.batch + image) * dims.columns *
                                 dims.kernel_width * channels;
@@ -124,7 +113,7 @@ void cut_strips(const WindowShape& shape, int64_t phase, int64_t count, MapType 
   if (count * shape.batch == 0) return;
   const int64_t pieces = shape.channels * bytes_of(type) / static_cast<int64_t>(sizeof(Piece));
   cut_kernel<<<static_cast<unsigned>(count * shape.batch), kThreads, 0, stream>>>(
-      strip_dims(shape, phase, count, pieces), static_cast<const Piece*>(map),
+      StripDims(shape, phase, count, pieces), static_cast<const Piece*>(map),
       static_cast<Piece*>(strips));
   check_launch("cut_strips");
 }
@@ -133,7 +122,7 @@ void fold_strips(const WindowShape& shape, int64_t phase, int64_t count, MapType
                  const void* strips, void* map, cudaStream_t stream) {
   const int64_t rows = blocks_for(shape.height + shape.padding_y - phase, shape.stride_y);
   if (rows * shape.batch == 0) return;
-  const StripDims dims = strip_dims(shape, phase, count, shape.channels / 8);
+  const StripDims dims(shape, phase, count, shape.channels / 8);
   const auto blocks = static_cast<unsigned>(rows * shape.batch);
   if (type == MapType::kFloat32)
     fold_kernel<<<blocks, kThreads, 0, stream>>>(dims, static_cast<const float*>(strips),
