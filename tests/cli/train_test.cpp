@@ -58,6 +58,21 @@ TEST_F(TrainedRun, TrainEvalPredictAgree) {
   EXPECT_THAT(table.out, HasSubstr("accuracy"));
 }
 
+TEST_F(TrainedRun, EvalComputesInThePrecisionAskedFor) {
+  const auto loss = [this](const std::string& precision) {
+    const ProgramResult result = remcaps({"eval", run_, "--json", "--precision", precision});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out)["loss"].get<double>();
+  };
+  const json summary = json::parse(read_file(fs::path(run_) / "summary.json"));
+  const double expected = summary["loss"];
+  EXPECT_NEAR(loss("float32"), expected, 1e-6);
+  if (remcaps({"info"}).out.find("+amx") != std::string::npos)
+    EXPECT_NEAR(loss("bf16"), expected, 1e-2 * expected);
+  else
+    expect_one_line(remcaps({"eval", run_, "--precision", "bf16"}), 2, "a CPU with AMX");
+}
+
 TEST_F(TrainedRun, PredictTakesPicturesOfAnySizeAndColour) {
   for (const auto& [name, format] :
        {std::pair{"grey.png", PNG_FORMAT_GRAY}, {"rgb.png", PNG_FORMAT_RGB}}) {
