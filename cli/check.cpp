@@ -15,6 +15,7 @@
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_pointwise.h"
 #include "remcaps/kernels/fused_update.h"
+#include "remcaps/kernels/strip_convolution.h"
 
 namespace remcaps::cli {
 namespace {
@@ -194,7 +195,7 @@ std::string convolution_text(const Tensor& map, const Tensor& weight, int64_t st
                      stride);
 }
 
-// On the CPU only: cuDNN has the convolutions of a GPU.
+// On the CPU; a GPU has strip convolutions and cuDNN.
 void check_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
                        int64_t filters, int64_t kernel, int64_t stride) {
   if (!checker.device().is_cpu()) return;
@@ -216,6 +217,29 @@ void check_convolution(Checker& checker, int64_t batch, int64_t channels, int64_
     checker.compare("convolution: map's gradient", shape, fused[0].grad(), plain[0].grad(), 1e-5);
   checker.compare("convolution: weights' gradient", shape, fused[1].grad(), plain[1].grad(), 1e-5);
   checker.compare("convolution: biases' gradient", shape, fused[2].grad(), plain[2].grad(), 1e-5);
+}
+
+// On a GPU, where its products are made in tf32 only if the process asked for it.
+void check_strip_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
+                             int64_t filters, int64_t kernel, int64_t stride) {
+  if (!checker.device().is_cuda()) return;
+  const Tensor map = torch::randn({batch, channels, side, side});
+  const Tensor weight = torch::randn({filters, channels, kernel, kernel}) * 0.05;
+  const Tensor bias = torch::randn({filters});
+  const std::vector<Tensor> fused = {checker.fused_leaf(map), checker.fused_leaf(weight),
+                                     checker.fused_leaf(bias)};
+  const std::vector<Tensor> plain = {Checker::plain_leaf(map), Checker::plain_leaf(weight),
+                                     Checker::plain_leaf(bias)};
+  const Tensor found =
+      strip_convolution({.stride = {stride, stride}}, fused[0], fused[1], fused[2]);
+  const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], stride);
+  found.pow(2).sum().backward();
+  expected.pow(2).sum().backward();
+  const std::string shape = convolution_text(map, weight, stride);
+  checker.compare("strip convolution: map", shape, found, expected, 1e-5);
+  for (const auto& [what, which] : {std::pair{"map's", 0}, {"weights'", 1}, {"biases'", 2}})
+    checker.compare(fmt::format("strip convolution: {} gradient", what), shape, fused[which].grad(),
+                    plain[which].grad(), 1e-5);
 }
 
 // Against the convolution of what was rounded. Only on a CPU that has it.
@@ -273,6 +297,7 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
     check_routing(checker, c);
   check_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_convolution(checker, 3, 64, 20, 128, 9, 2);
+  check_strip_convolution(checker, 3, 256, 20, 256, 9, 2);
   check_bf16_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_bf16_convolution(checker, 3, 64, 20, 128, 9, 2);
   check_squash(checker, 16, 32, 8, 6);

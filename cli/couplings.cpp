@@ -84,6 +84,7 @@ void run_couplings(const CouplingsCommand& command) {
   const int64_t images = command.limit > 0 ? std::min(command.limit, source.size()) : source.size();
 
   const torch::NoGradGuard no_grad;
+  const bool bf16 = command.run.evaluation(run).bf16;
   ForwardOptions plain, quantized;
   plain.trace = quantized.trace = true;
   quantized.quantizers = quantizers;
@@ -91,6 +92,7 @@ void run_couplings(const CouplingsCommand& command) {
   Progress bar("couplings", images);
   for (int64_t first = 0; first < images; first += command.run.batch) {
     const Batch batch = source.evaluation_batch(first, std::min(command.run.batch, images - first));
+    const EvaluationPrecision precision(bf16, run.device);
     add_batch(stack, command, batch, run.model->forward(batch.images, plain),
               run.model->forward(batch.images, quantized), quantizers);
     bar.update(first + batch.labels.size(0));

@@ -32,8 +32,12 @@ void RunOptions::add_to(CLI::App& command) {
 
 LoadedRun RunOptions::load() const {
   LoadedRun run = load_run(path, parse_device(place.device), checkpoint);
-  if (precision == "bf16" && run.device.is_cpu() && !cpu_has_bf16_convolution())
-    throw UsageError("--precision bf16 is for a GPU or a CPU with AMX; this one is neither");
+  const bool can_bf16 =
+      cpu_has_bf16_convolution() && run.recipe.kernel_path() == KernelPath::kFused;
+  if (run.device.is_cpu() && (precision == "tf32" || (precision == "bf16" && !can_bf16)))
+    throw UsageError(
+        fmt::format("--precision {} is for a GPU{}", precision,
+                    precision == "tf32" ? "" : ", or with fused kernels for a CPU with AMX"));
   if (!precision.empty()) run.compute_in(precision);
   return run;
 }

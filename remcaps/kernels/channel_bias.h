@@ -7,7 +7,7 @@
 
 namespace remcaps {
 
-/// map [B, C, h, w] of either type plus bias [C], float32; differentiable. May change the map where
+/// map [B, C, h, w] of either type plus bias [C], float32; differentiable. Changes the map where
 /// it lies. libtorch's own sums over a bfloat16 map run far below the memory's speed.
 torch::Tensor add_channel_bias(const torch::Tensor& map, const torch::Tensor& bias);
 

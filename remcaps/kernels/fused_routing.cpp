@@ -269,7 +269,7 @@ bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
 #else
   const bool on_device = children.is_cpu();
 #endif
-  return is_float && on_device && children.device() == weight.device();
+  return is_float && on_device && children.device() == weight.device() && children.size(0) > 0;
 }
 
 bool has_fused_scaled_distance_routing(const Tensor& children, const Tensor& weight) {

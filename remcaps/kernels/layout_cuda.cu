@@ -124,6 +124,7 @@ __global__ void slab_kernel(int channels, int places, PlaceOrder order, Plain* _
 template <typename Plain, typename Turned>
 void turn_slabs(int64_t count, int64_t channels, int64_t places, const PlaceOrder& order,
                 Plain* plain, Turned* turned, cudaStream_t stream) {
+  if (count == 0) return;
   const dim3 blocks(static_cast<unsigned>(channels / kSlab), static_cast<unsigned>(count));
   const size_t bytes = kSlab * (places | 1) * sizeof(float);
   slab_kernel<<<blocks, kSlabThreads, bytes, stream>>>(

@@ -41,6 +41,7 @@ void windows_to_rows(const WindowShape& shape, int64_t length, const float* imag
   const WindowDims dims(shape);
   const int eights = static_cast<int>(length / 8);
   const int64_t count = shape.windows() * eights;
+  if (count == 0) return;
   const int blocks = blocks_for(count, kRowThreads);
   if (type == MapType::kFloat32)
     windows_kernel<<<blocks, kRowThreads, 0, stream>>>(dims, eights, count, images,

@@ -110,7 +110,7 @@ Tensor sum_parts(const WindowShape& shape, const Tensor& parts, const Tensor& bi
         torch::empty({shape.batch, rows, columns, filters}, parts.options().dtype(type));
     const kernels::cuda::DeviceScope scope(parts);
     kernels::cuda::sum_parts(rows_shape(shape, filters), parts.size(0), parts.data_ptr<float>(),
-                             bias.defined() ? bias.data_ptr<float>() : nullptr,
+                             bias.defined() ? bias.contiguous().data_ptr<float>() : nullptr,
                              kernels::cuda::map_type(sum), sum.data_ptr(), scope.stream());
     return sum.permute({0, 3, 1, 2});
   }
@@ -237,7 +237,8 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
             0))  // first: its strips need memory that a weight's gradient keeps
       grad_map = map_gradient(window_shape(layer, map, weight), filters, gradient);
     if (context->needs_input_grad(1)) grad_weight = weight_gradient(layer, map, gradient, weight);
-    if (context->saved_data["bias"].toBool()) grad_bias = channel_sums(gradient);
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
+      grad_bias = channel_sums(gradient);
     return {grad_map, grad_weight, grad_bias, Tensor()};
   }
 };
@@ -266,9 +267,11 @@ bool has_strip_convolution([[maybe_unused]] const StripConvolution& layer,
 Tensor strip_convolution(const StripConvolution& layer, const Tensor& map, const Tensor& weight,
                          const Tensor& bias) {
   check(map.dim() == 4 && weight.dim() == 4 && map.size(1) == weight.size(1) &&
-            weight.size(2) >= layer.stride[0],
+            weight.size(2) >= layer.stride[0] &&
+            map.size(2) + 2 * layer.padding[0] >= weight.size(2) &&
+            map.size(3) + 2 * layer.padding[1] >= weight.size(3),
         "strip convolution: map [{}], weight [{}], stride {}; expected [B, C, H, W] and "
-        "[F, C, kh, kw], kh no less than the stride",
+        "[F, C, kh, kw], kh no less than the stride and a window that fits the map",
         fmt::join(map.sizes(), ", "), fmt::join(weight.sizes(), ", "), layer.stride[0]);
   return StripProducts::apply(map, weight, bias.defined() ? bias : torch::empty({0}), layer);
 }

@@ -20,8 +20,9 @@ bool has_strip_convolution(const StripConvolution& layer, const torch::Tensor& m
                            const torch::Tensor& weight);
 
 /// map [B, C, H, W], float32 or bfloat16, in which the products are made; weight [F, C, kh, kw] and
-/// bias [F] (or undefined) float32; C and F multiples of 8. The result [B, F, h, w] is
-/// channels-last and of the map's type; the gradients of weight and bias are float32.
+/// bias [F] (or undefined) float32. On a GPU C is a multiple of 64, F of 8, and a window has at
+/// most 128 places: has_strip_convolution() knows. The result [B, F, h, w] is channels-last and of
+/// the map's type; the gradients of weight and bias are float32.
 torch::Tensor strip_convolution(const StripConvolution& layer, const torch::Tensor& map,
                                 const torch::Tensor& weight, const torch::Tensor& bias);
 

@@ -30,8 +30,10 @@ void copy_across(const Tensor& from, const Tensor& to) {
   const bool narrows = to.scalar_type() == torch::kBFloat16 && from.is_contiguous() &&
                        from.scalar_type() == torch::kFloat32 &&
                        to.is_contiguous(torch::MemoryFormat::ChannelsLast);
-  const bool widens = to.scalar_type() == torch::kFloat32 && to.is_contiguous() &&
-                      from.is_contiguous(torch::MemoryFormat::ChannelsLast);
+  const bool widens =
+      to.scalar_type() == torch::kFloat32 && to.is_contiguous() &&
+      (from.scalar_type() == torch::kBFloat16 || from.scalar_type() == torch::kFloat32) &&
+      from.is_contiguous(torch::MemoryFormat::ChannelsLast);
   if (from.is_cuda() && from.dim() == 4 && (narrows || widens)) {
     const kernels::cuda::DeviceScope scope(from);
     kernels::cuda::Matrices shape = channels_and_places(from);

@@ -105,7 +105,8 @@ Work training_work(const Setup& setup) {
 }
 
 EvaluateOptions options_of(const Setup& setup) {
-  EvaluateOptions options = evaluation_options(setup.recipe, /*epoch=*/0);
+  EvaluateOptions options = evaluation_options(setup.recipe, /*epoch=*/0, setup.source.device());
+  options.bf16 = setup.recipe.precision == "bf16";  // asked for on the command line: on a CPU too
   options.batch = setup.recipe.train.batch;
   return options;
 }

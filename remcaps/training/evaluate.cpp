@@ -3,8 +3,6 @@
 #include <tuple>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/torch_compat.h"
-#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_batch.h"
 #include "remcaps/training/memory.h"
 
@@ -45,8 +43,7 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
     Forward forward, second;
     {
       const torch::Device device = batch.images.device();
-      const Autocast autocast(options.bf16 && device.is_cuda(), device);
-      const Bf16Convolutions convolutions(options.bf16 && device.is_cpu());
+      const EvaluationPrecision precision(options.bf16, device);
       if (options.second)
         std::tie(forward, second) =
             model.forward_both(batch.images, forward_options, *options.second);
@@ -130,10 +127,10 @@ Evaluation read_back(const EvaluationSums& sums, const BatchSource& source, int6
 
 }  // namespace
 
-EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch) {
+EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch, torch::Device device) {
   EvaluateOptions options;
   options.margin = recipe.loss.margin(epoch);
-  options.bf16 = recipe.precision == "bf16";
+  options.bf16 = recipe.precision == "bf16" && device.is_cuda();
   options.kernels = recipe.kernel_path();
   return options;
 }

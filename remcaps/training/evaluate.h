@@ -4,10 +4,12 @@
 #include <functional>
 #include <optional>
 
+#include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/kernels/device_graph.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/models/model.h"
 #include "remcaps/training/phase_clock.h"
 #include "remcaps/training/recipe.h"
@@ -41,8 +43,20 @@ struct EvaluateOptions {
   std::function<void(int64_t)> on_progress;
 };
 
-/// As a recipe has it after so many epochs: its margins, precision and kernels.
-EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch);
+/// As a recipe has it after so many epochs: its margins, precision and kernels. A recipe's bf16 is
+/// for a GPU: on a CPU a run is float32, the same on every one.
+EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch, torch::Device device);
+
+/// As long as it lives forward passes without gradients are made as `EvaluateOptions::bf16` says.
+class EvaluationPrecision {
+ public:
+  EvaluationPrecision(bool bf16, torch::Device device)
+      : autocast_(bf16 && device.is_cuda(), device), convolutions_(bf16 && device.is_cpu()) {}
+
+ private:
+  Autocast autocast_;
+  Bf16Convolutions convolutions_;
+};
 
 struct Evaluation {
   int64_t samples = 0;

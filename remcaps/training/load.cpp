@@ -67,7 +67,7 @@ void LoadedRun::compute_in(const std::string& given) {
 }
 
 EvaluateOptions LoadedRun::evaluation() const {
-  EvaluateOptions options = evaluation_options(recipe, epoch);
+  EvaluateOptions options = evaluation_options(recipe, epoch, device);
   options.bf16 = precision == "bf16";
   return options;
 }

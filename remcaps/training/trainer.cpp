@@ -7,7 +7,6 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/base/torch_compat.h"
-#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/interrupt.h"
@@ -113,8 +112,7 @@ RunSummary Trainer::run(std::optional<double> minutes) {
 void Trainer::start() {
   begin_ = looked_ = saved_at_ = Clock::now();
   if (recipe_.precision == "bf16" && !device_.is_cuda())
-    fmt::print(stderr, "note: precision bf16 is for a GPU; on this CPU {} float32\n",
-               cpu_has_bf16_convolution() ? "only evaluation has it, training is" : "the run is");
+    fmt::print(stderr, "note: precision bf16 is for a GPU; on a CPU the run is float32\n");
   folder_.remove_leftovers();
   write_atomically(folder_.recipe(), recipe_.to_text());
   metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
@@ -265,7 +263,7 @@ void Trainer::end_epoch() {
 }
 
 void Trainer::validate(EpochRecord& record) {
-  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch);
+  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
   options.reconstruction = recipe_.loss.reconstruction;
   display_.begin_pass("validation", validation_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
@@ -303,7 +301,7 @@ void Trainer::prune(EpochRecord& record) {
 void Trainer::measure_test(EpochRecord& record) {
   const int64_t every = recipe_.metrics.every;
   if (every == 0 || (progress_.epoch + 1) % every != 0 || test_ == nullptr) return;
-  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch);
+  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
   display_.begin_pass("test", test_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
   const SplitMeasurement result =
@@ -338,7 +336,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.seconds = seconds();
   if (!last)
     load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
-  const EvaluateOptions options = evaluation_options(recipe_, summary.checkpoint_epoch);
+  const EvaluateOptions options = evaluation_options(recipe_, summary.checkpoint_epoch, device_);
   if (test_ != nullptr)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);
   for (const auto& [name, dataset] : extra_) {
@@ -371,7 +369,7 @@ PruningContext Trainer::pruning_context() {
 }
 
 double Trainer::search_loss() {
-  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch);
+  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
   if (!device_.is_cuda()) return evaluate_margin_loss(*model_, *validation_, options);
   if (!search_pass_ || !(search_margin_ == options.margin)) {
     options.batch = search_batch(*model_, device_);
