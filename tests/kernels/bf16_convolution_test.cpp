@@ -27,6 +27,11 @@ struct Bf16Case {
   bool bias = true, relu = false;
 };
 
+// What CTest shows.
+std::ostream& operator<<(std::ostream& out, const Bf16Case& value) {
+  return out << value.name;
+}
+
 struct Bf16Inputs {
   explicit Bf16Inputs(const ConvolutionShape& s)
       : map(torch::randn({s.batch, s.height, s.width, s.channels})),
