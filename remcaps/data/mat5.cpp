@@ -1,7 +1,6 @@
 #include "remcaps/data/mat5.h"
 
 #include <fmt/ranges.h>
-
 #include <zlib.h>
 
 #include <array>

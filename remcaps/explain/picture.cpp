@@ -1,7 +1,6 @@
 #include "remcaps/explain/picture.h"
 
 #include <fmt/ranges.h>
-
 #include <png.h>
 
 #include "remcaps/base/error.h"

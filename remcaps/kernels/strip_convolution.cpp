@@ -233,8 +233,8 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
     const Tensor gradient =
         grad_outputs[0].to(map.scalar_type()).contiguous(torch::MemoryFormat::ChannelsLast);
     Tensor grad_map, grad_weight, grad_bias;
-    if (context->needs_input_grad(
-            0))  // first: its strips need memory that a weight's gradient keeps
+    // First the map's: its strips need the memory that the weights' gradient will keep.
+    if (context->needs_input_grad(0))
       grad_map = map_gradient(window_shape(layer, map, weight), filters, gradient);
     if (context->needs_input_grad(1)) grad_weight = weight_gradient(layer, map, gradient, weight);
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))

@@ -1,8 +1,7 @@
 #include "remcaps/tensors/safetensors.h"
 
-#include <fmt/ranges.h>
-
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -23,8 +23,7 @@ struct EvaluateOptions {
   MarginOptions margin;
   /// Weight of the reconstruction error in the loss; 0, or a network without a decoder: none.
   double reconstruction = 0;
-  /// The run's `precision: bf16`, on a GPU or a CPU with AMX: bfloat16 convolutions, float32
-  /// routing.
+  /// Bfloat16 convolutions, float32 routing: on a GPU or a CPU with AMX.
   bool bf16 = false;
   /// Who computes the margin loss.
   KernelPath kernels = KernelPath::kFused;

@@ -1,9 +1,7 @@
 #include "remcaps/training/metrics.h"
 
-#include <fmt/ranges.h>
-
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
