@@ -12,6 +12,7 @@
 #include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/channel_bias.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_pointwise.h"
 #include "remcaps/kernels/fused_update.h"
@@ -242,6 +243,23 @@ void check_strip_convolution(Checker& checker, int64_t batch, int64_t channels, 
                     plain[which].grad(), 1e-5);
 }
 
+// On a GPU; elsewhere libtorch adds it.
+void check_channel_bias(Checker& checker, int64_t batch, int64_t channels, int64_t side) {
+  if (!checker.device().is_cuda()) return;
+  const Tensor map = torch::randn({batch, channels, side, side}), bias = torch::randn({channels});
+  const std::vector<Tensor> fused = {checker.fused_leaf(map), checker.fused_leaf(bias)};
+  const std::vector<Tensor> plain = {Checker::plain_leaf(map), Checker::plain_leaf(bias)};
+  const Tensor found =
+      add_channel_bias(fused[0].clone(torch::MemoryFormat::ChannelsLast), fused[1]);
+  const Tensor expected = plain[0] + plain[1].view({1, -1, 1, 1});
+  found.pow(2).sum().backward();
+  expected.pow(2).sum().backward();
+  const std::string shape = fmt::format("{} x {} channels {}x{}", batch, channels, side, side);
+  checker.compare("channel bias: map", shape, found, expected, 1e-5);
+  checker.compare("channel bias: map's gradient", shape, fused[0].grad(), plain[0].grad(), 1e-5);
+  checker.compare("channel bias: gradient", shape, fused[1].grad(), plain[1].grad(), 1e-5);
+}
+
 // Against the convolution of what was rounded. Only on a CPU that has it.
 void check_bf16_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
                             int64_t filters, int64_t kernel, int64_t stride) {
@@ -298,6 +316,7 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
   check_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_convolution(checker, 3, 64, 20, 128, 9, 2);
   check_strip_convolution(checker, 3, 256, 20, 256, 9, 2);
+  check_channel_bias(checker, 8, 256, 7);
   check_bf16_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_bf16_convolution(checker, 3, 64, 20, 128, 9, 2);
   check_squash(checker, 16, 32, 8, 6);
