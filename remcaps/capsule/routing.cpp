@@ -159,8 +159,9 @@ RoutingResult scaled_distance_routing(const Tensor& children, const Tensor& weig
   check_shapes("scaled-distance", children, weight, bias);
   check(options.iterations >= 1, "scaled-distance routing: {} iterations; expected at least 1",
         options.iterations);
-  const bool full = wants_full_gradient(options.gradient);  // which has no fused kernel
-  if (wants_fused(options) && !full && has_fused_scaled_distance_routing(children, weight)) {
+  const bool full = wants_full_gradient(options.gradient);  // which has no kernel on a GPU
+  if (wants_fused(options) && !(full && children.is_cuda()) &&
+      has_fused_scaled_distance_routing(children, weight)) {
     const auto [poses, coupling] = fused_scaled_distance_routing(
         children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,
         fused_options(options, request),
