@@ -128,12 +128,12 @@ class Launcher : public RoutingSteps {
           constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
           constexpr int kRows = std::min(kDout, 128 / kDin);
           const dim3 grid(blocks_for(dims_.children, kWarp), dims_.parents, kDout / kRows);
-          weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/false>
+          weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/false, /*kTerms=*/1>
               <<<grid, dim3(kWarp, kGradientWarps), 0, stream_>>>(dims_,
                                                                   {.children = children,
                                                                    .factors = factors,
                                                                    .uniform = uniform,
-                                                                   .x = x,
+                                                                   .terms = {{x, nullptr, 1}},
                                                                    .vote_factors = nullptr,
                                                                    .weight = nullptr,
                                                                    .accumulate = accumulate,
@@ -196,7 +196,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
     if (iteration > 0) {
       launch.products(trail.agreed(iteration - 1), trail.couplings(iteration));
       launch.softmax(/*scales=*/nullptr, iteration == last ? rule.levels : CouplingLevels{},
-                     trail.couplings(iteration));
+                     trail.couplings(iteration), trail.couplings(iteration));
       factors = trail.couplings(iteration);
     }
     launch.weighted_sums(factors, work.partial);

@@ -300,8 +300,6 @@ std::tuple<Tensor, Tensor> fused_scaled_distance_routing(const Tensor& children,
         "fused scaled-distance routing: no kernel for children {} ({} on {}) and weight {}",
         fmt::join(children.sizes(), "x"), c10::toString(children.scalar_type()),
         children.device().str(), fmt::join(weight.sizes(), "x"));
-  check(!options.full_gradient || children.is_cpu(),
-        "fused scaled-distance routing: it has no full gradient on {}", children.device().str());
   return route_fused(
       children, weight, bias, options,
       mean == DistanceMean::kBatch ? Agreement::kBatchDistance : Agreement::kImageDistance);

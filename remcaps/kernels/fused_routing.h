@@ -43,7 +43,7 @@ std::tuple<torch::Tensor, torch::Tensor> fused_dynamic_routing(const torch::Tens
 /// Over what the mean of the distances is taken.
 enum class DistanceMean { kBatch, kImage };
 
-/// Scaled-distance routing, likewise. It has the full gradient on the CPU only.
+/// Scaled-distance routing, likewise.
 std::tuple<torch::Tensor, torch::Tensor> fused_scaled_distance_routing(
     const torch::Tensor& children, const torch::Tensor& weight, const torch::Tensor& bias,
     const FusedRoutingOptions& options, DistanceMean mean);
