@@ -15,6 +15,7 @@ struct Layer {
   int64_t batch, children, parents, child_dim, parent_dim;
   double alive = 1.0;        ///< share of the blocks W_ij that are not pruned
   bool by_distance = false;  ///< scaled-distance routing; else dynamic
+  RoutingGradient gradient = RoutingGradient::kLast;
 };
 
 const Layer kLayers[] = {
@@ -26,6 +27,8 @@ const Layer kLayers[] = {
     {"tiny-imagenet", 128, 36, 200, 8, 16},
     {"gamma-mnist-first", 128, 1152, 32, 8, 8, 1.0, true},
     {"gamma-mnist-second", 128, 32, 10, 8, 16, 1.0, true},
+    {"gamma-mnist-first-full", 128, 1152, 32, 8, 8, 1.0, true, RoutingGradient::kFull},
+    {"gamma-mnist-second-full", 128, 32, 10, 8, 16, 1.0, true, RoutingGradient::kFull},
 };
 
 void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernels, bool train) {
@@ -40,8 +43,9 @@ void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernel
   const Tensor bias = torch::full({layer.parents, layer.parent_dim}, 0.1, device);
   for (const Tensor& tensor : {children, weight, bias}) tensor.requires_grad_(train);
 
-  RoutingOptions options = DynamicRouting{.kernels = kernels};
-  if (layer.by_distance) options = ScaledDistanceRouting{.kernels = kernels};
+  RoutingOptions options = DynamicRouting{.gradient = layer.gradient, .kernels = kernels};
+  if (layer.by_distance)
+    options = ScaledDistanceRouting{.gradient = layer.gradient, .kernels = kernels};
 
   torch::AutoGradMode grad_mode(train);
   for (auto _ : state) {

@@ -311,7 +311,9 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
                                {1, 100, 10, 8, 16},
                                {7, 31, 5, 5, 11, RoutingGradient::kFull},
                                {32, 288, 32, 8, 8, RoutingGradient::kLast, 1.0, false, true},
-                               {33, 32, 10, 8, 16, RoutingGradient::kLast, 0.5, false, true}})
+                               {33, 32, 10, 8, 16, RoutingGradient::kLast, 0.5, false, true},
+                               {32, 288, 32, 8, 8, RoutingGradient::kFull, 1.0, false, true},
+                               {33, 32, 10, 8, 16, RoutingGradient::kFull, 0.5, false, true}})
     check_routing(checker, c);
   check_convolution(checker, 3, 1, 28, 256, 9, 1);
   check_convolution(checker, 3, 64, 20, 128, 9, 2);

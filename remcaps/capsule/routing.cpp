@@ -159,8 +159,7 @@ RoutingResult scaled_distance_routing(const Tensor& children, const Tensor& weig
   check_shapes("scaled-distance", children, weight, bias);
   check(options.iterations >= 1, "scaled-distance routing: {} iterations; expected at least 1",
         options.iterations);
-  const bool full = wants_full_gradient(options.gradient);  // which has no fused kernel
-  if (wants_fused(options) && !full && has_fused_scaled_distance_routing(children, weight)) {
+  if (wants_fused(options) && has_fused_scaled_distance_routing(children, weight)) {
     const auto [poses, coupling] = fused_scaled_distance_routing(
         children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,
         fused_options(options, request),
@@ -168,6 +167,7 @@ RoutingResult scaled_distance_routing(const Tensor& children, const Tensor& weig
                                                             : DistanceMean::kImage);
     return {poses, coupling, {}};
   }
+  const bool full = wants_full_gradient(options.gradient);
   const Tensor votes = clamp_votes(make_votes(children, weight), children);
   Tensor logits = zero_logits(votes);
   for (int64_t iteration = 1;; ++iteration) {

@@ -170,7 +170,7 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
   // Only couplings that are smooth carry a gradient back to the iterations before.
   const bool through_couplings =
       rule.levels.count == 0 &&
-      (gradients.full || (gradients.bias != nullptr && rule.bias_every_iteration));
+      (rule.full_gradient || (gradients.bias != nullptr && rule.bias_every_iteration));
 
   const Buffer carried(pose_floats);  // dL/dv_j of the iteration at hand
   pack(cut, shape.batch, shape.pose_size(), grad_poses, carried.get());
@@ -186,10 +186,10 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
     if (gradients.bias != nullptr && (iteration == last || rule.bias_every_iteration))
       add_bias_gradient(problem, grad_sums.get(), gradients.bias);
 
-    const bool direct = iteration == last || gradients.full;
+    const bool direct = iteration == last || rule.full_gradient;
     const bool go_on = iteration > 0 && through_couplings;
     Buffer agreed;
-    if (gradients.full && go_on) agreed = agreed_before(problem, rule, saved, iteration);
+    if (rule.full_gradient && go_on) agreed = agreed_before(problem, rule, saved, iteration);
     Backward{.problem = problem,
              .grad_sums = grad_sums.get(),
              .couplings = iteration == 0 ? nullptr : saved + couplings_offset(cut, rule, iteration),

@@ -128,12 +128,12 @@ class Launcher : public RoutingSteps {
           constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
           constexpr int kRows = std::min(kDout, 128 / kDin);
           const dim3 grid(blocks_for(dims_.children, kWarp), dims_.parents, kDout / kRows);
-          weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/false>
+          weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/false, /*kTerms=*/1>
               <<<grid, dim3(kWarp, kGradientWarps), 0, stream_>>>(dims_,
                                                                   {.children = children,
                                                                    .factors = factors,
                                                                    .uniform = uniform,
-                                                                   .x = x,
+                                                                   .terms = {{x, nullptr, 1}},
                                                                    .vote_factors = nullptr,
                                                                    .weight = nullptr,
                                                                    .accumulate = accumulate,
@@ -196,7 +196,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
     if (iteration > 0) {
       launch.products(trail.agreed(iteration - 1), trail.couplings(iteration));
       launch.softmax(/*scales=*/nullptr, iteration == last ? rule.levels : CouplingLevels{},
-                     trail.couplings(iteration));
+                     trail.couplings(iteration), trail.couplings(iteration));
       factors = trail.couplings(iteration);
     }
     launch.weighted_sums(factors, work.partial);
@@ -229,7 +229,7 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
   // Only couplings that are smooth carry a gradient back to the iterations before.
   const bool through_couplings =
       rule.levels.count == 0 &&
-      (gradients.full || (gradients.bias != nullptr && rule.bias_every_iteration));
+      (rule.full_gradient || (gradients.bias != nullptr && rule.bias_every_iteration));
 
   launch.lanes_from(shape.pose_size(), grad_poses, work.carried);
   // The published gradient of children and weights comes from the last iteration alone, that of the
@@ -248,8 +248,8 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
                             .grad_sums = grad_sums});
     const float* factors = iteration == 0 ? nullptr : trail.couplings(iteration);
     const float uniform = rule.first_coupling;
-    const bool direct = iteration == last || gradients.full, more = iteration != last;
-    if (iteration == last && through_couplings && !gradients.full) fork.emplace(stream);
+    const bool direct = iteration == last || rule.full_gradient, more = iteration != last;
+    if (iteration == last && through_couplings && !rule.full_gradient) fork.emplace(stream);
     const Launcher beside(plan, weight, trail.u, fork ? fork->side() : stream);
     if (direct && gradients.children != nullptr)
       beside.children_gradient(factors, uniform, grad_sums, more, work.grad_u);
@@ -260,9 +260,9 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
     launch.products(grad_sums, work.grad_logits);
     launch.softmax_backward(factors, work.grad_logits);
     const float* agreed = trail.agreed(iteration - 1);
-    if (gradients.full && gradients.children != nullptr)
+    if (rule.full_gradient && gradients.children != nullptr)
       launch.children_gradient(work.grad_logits, 0, agreed, true, work.grad_u);
-    if (gradients.full && gradients.weight != nullptr)
+    if (rule.full_gradient && gradients.weight != nullptr)
       launch.weights_gradient(children, work.grad_logits, 0, agreed, true, gradients.weight);
     launch.weighted_sums(work.grad_logits, work.partial);
   }

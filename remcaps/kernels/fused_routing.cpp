@@ -175,7 +175,8 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
                            .epsilon = static_cast<float>(options.epsilon),
                            .bias_every_iteration = options.bias_every_iteration,
                            .first_coupling = first_coupling(options, shape.parents),
-                           .levels = levels_in(levels)};
+                           .levels = levels_in(levels),
+                           .full_gradient = options.full_gradient && needs_gradient};
     const auto float_options = children.options().requires_grad(false);
     const Tensor poses =
         torch::empty({shape.batch, shape.parents, shape.parent_dim}, float_options);
@@ -209,7 +210,8 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
         .epsilon = static_cast<float>(numbers["epsilon"].toDouble()),
         .bias_every_iteration = numbers["bias_every_iteration"].toBool(),
         .first_coupling = static_cast<float>(numbers["first_coupling"].toDouble()),
-        .levels = levels_in(inputs[4])};
+        .levels = levels_in(inputs[4]),
+        .full_gradient = numbers["full_gradient"].toBool()};
 
     const auto gradient_of = [](const Tensor& input) {
       return is_given(input) && input.requires_grad() ? torch::empty_like(input) : Tensor();
@@ -221,8 +223,7 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
                 grad_outputs[0].contiguous(),
                 {.children = data_or_null(grad_children),
                  .weight = data_or_null(grad_weight),
-                 .bias = data_or_null(grad_bias),
-                 .full = numbers["full_gradient"].toBool()});
+                 .bias = data_or_null(grad_bias)});
     return {grad_children, grad_weight, grad_bias, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -299,7 +300,6 @@ std::tuple<Tensor, Tensor> fused_scaled_distance_routing(const Tensor& children,
         "fused scaled-distance routing: no kernel for children {} ({} on {}) and weight {}",
         fmt::join(children.sizes(), "x"), c10::toString(children.scalar_type()),
         children.device().str(), fmt::join(weight.sizes(), "x"));
-  check(!options.full_gradient, "fused scaled-distance routing: it has no full gradient");
   return route_fused(
       children, weight, bias, options,
       mean == DistanceMean::kBatch ? Agreement::kBatchDistance : Agreement::kImageDistance);

@@ -13,8 +13,9 @@ struct FusedRoutingOptions {
   int64_t iterations = 3;
   double epsilon = 1e-6;             ///< inside the square root of squash
   bool bias_every_iteration = true;  ///< false: the bias is added in the last iteration only
-  /// False: the published gradient, by the last iteration's direct term for children and weight and
-  /// exact for the bias. True: the exact gradient of everything, through all iterations.
+  /// False: the published gradient, by the last iteration's direct term for children and weight;
+  /// for the bias exact (dynamic) or the last iteration's (scaled distance). True: the exact
+  /// gradient of everything, through all iterations.
   bool full_gradient = false;
   bool return_couplings = false;
   /// Levels the couplings of the last iteration are rounded to: K + 1 edges and K centres (see
@@ -42,8 +43,7 @@ std::tuple<torch::Tensor, torch::Tensor> fused_dynamic_routing(const torch::Tens
 /// Over what the mean of the distances is taken.
 enum class DistanceMean { kBatch, kImage };
 
-/// Scaled-distance routing, likewise. options.full_gradient is to be false: the iterations before
-/// the last are constants to the gradient, the bias's too.
+/// Scaled-distance routing, likewise.
 std::tuple<torch::Tensor, torch::Tensor> fused_scaled_distance_routing(
     const torch::Tensor& children, const torch::Tensor& weight, const torch::Tensor& bias,
     const FusedRoutingOptions& options, DistanceMean mean);

@@ -49,6 +49,19 @@ REMCAPS_HOST_DEVICE inline float distance_scale(float mean_distance, float log_o
   return log_odds / (1e-12F - 0.5F * mean_distance);
 }
 
+/// The derivative of distance_scale by the mean distance, out of the scale itself.
+REMCAPS_HOST_DEVICE inline float distance_scale_slope(float scale, float log_odds) {
+  return log_odds > 0 ? 0.5F * scale * scale / log_odds : 0.0F;
+}
+
+/// How a distance moves its vote and its pose, along the line between them and per unit of it: out
+/// of the gradient of the logit t d, and of what the mean distance's gradient leaves to each
+/// distance. A vote that is its pose moves neither, as torch has it of a norm of 0.
+REMCAPS_HOST_DEVICE inline float distance_pull(float scale, float grad_logit, float grad_mean,
+                                               float distance) {
+  return distance > 0 ? (scale * grad_logit + grad_mean) / distance : 0.0F;
+}
+
 struct Margins {
   float plus = 0.9F;    ///< the true class should be at least this long
   float minus = 0.1F;   ///< the others at most this long

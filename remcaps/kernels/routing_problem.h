@@ -41,17 +41,25 @@ struct RoutingRule {
   /// c_ij of the first iteration: 1 / J, or its level where that iteration is also the last.
   float first_coupling = 0;
   CouplingLevels levels;
+  /// What the gradient is to be. True: through all iterations. False, the published one: children
+  /// and weight receive the last iteration's direct term (its couplings taken as constants). The
+  /// bias receives the exact gradient from dynamic routing, where it is live in every iteration it
+  /// is added in, and the last iteration's from scaled distances, where all before it is a
+  /// constant.
+  bool full_gradient = false;
+
+  /// Whether the gradient of scaled-distance routing goes back beyond the last iteration: couplings
+  /// that are rounded are constants, as the first ones are.
+  bool distances_have_gradient() const {
+    return full_gradient && iterations > 1 && levels.count == 0;
+  }
 };
 
-/// Where the gradients go (null: not wanted), and which gradient it is.
+/// Where the gradients go; null: not wanted.
 struct RoutingGradients {
   float* children = nullptr;  ///< [B, I, D_in]
   float* weight = nullptr;    ///< [I, J, D_out, D_in]
   float* bias = nullptr;      ///< [J, D_out]
-  /// True: through all iterations. False, the published gradient: children and weight receive the
-  /// last iteration's direct term (its couplings taken as constants); the bias, which is live in
-  /// every iteration it is added in, receives the exact gradient.
-  bool full = false;
 };
 
 }  // namespace remcaps::kernels

@@ -42,8 +42,10 @@ class RoutingSteps {
   void lanes_from(int64_t size, const float* from, float* to) const;
   void rows_from(int64_t size, const float* from, float* to) const;
 
-  // Logits [I, J, P], times an image's scale [P] (null: 1), into couplings, in place.
-  void softmax(const float* scales, const CouplingLevels& levels, float* couplings) const;
+  // Logits [I, J, P], times an image's scale [P] (null: 1), into couplings, the same or another
+  // array.
+  void softmax(const float* scales, const CouplingLevels& levels, const float* logits,
+               float* couplings) const;
   // dL/dc into dL/db, in place.
   void softmax_backward(const float* couplings, float* gradient) const;
 

@@ -62,13 +62,13 @@ __device__ inline float quantized(float coupling, const CouplingLevels& levels) 
 // One thread per (child, image). The exponentials are made twice: that is cheaper than a trip
 // through memory.
 __global__ void softmax_over_parents(Dims dims, const float* __restrict__ scales,
-                                     CouplingLevels levels, float* couplings) {
+                                     CouplingLevels levels, const float* logits, float* couplings) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (thread >= int64_t(dims.children) * dims.padded) return;
   const int64_t image = thread % dims.padded, i = thread / dims.padded;
   const float logit_scale = scales == nullptr ? 1.0F : scales[image];
-  float* row = couplings + i * dims.parents * dims.padded + image;
-  const auto logit = [&](int j) { return logit_scale * row[int64_t(j) * dims.padded]; };
+  const int64_t first = i * dims.parents * dims.padded + image;
+  const auto logit = [&](int j) { return logit_scale * logits[first + int64_t(j) * dims.padded]; };
   float highest = logit(0);
 #pragma unroll 8
   for (int j = 1; j < dims.parents; ++j) highest = fmaxf(highest, logit(j));
@@ -80,7 +80,7 @@ __global__ void softmax_over_parents(Dims dims, const float* __restrict__ scales
   for (int j = 0; j < dims.parents; ++j) {
     float c = expf(logit(j) - highest) * scale;
     if (levels.count > 0) c = quantized(c, levels);
-    row[int64_t(j) * dims.padded] = c;
+    couplings[first + int64_t(j) * dims.padded] = c;
   }
 }
 
@@ -247,10 +247,10 @@ void RoutingSteps::rows_from(int64_t size, const float* from, float* to) const {
   check_launch("from_lanes");
 }
 
-void RoutingSteps::softmax(const float* scales, const CouplingLevels& levels,
+void RoutingSteps::softmax(const float* scales, const CouplingLevels& levels, const float* logits,
                            float* couplings) const {
   softmax_over_parents<<<blocks_for(int64_t(dims_.children) * dims_.padded, 128), 128, 0,
-                         stream_>>>(dims_, scales, levels, couplings);
+                         stream_>>>(dims_, scales, levels, logits, couplings);
   check_launch("softmax_over_parents");
 }
 

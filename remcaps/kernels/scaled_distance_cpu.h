@@ -1,5 +1,5 @@
-// Fused scaled-distance routing on the CPU, with the gradient of the last iteration. Conventions
-// and arguments are those of dynamic_routing_cpu.h.
+// Fused scaled-distance routing on the CPU. Conventions and arguments are those of
+// dynamic_routing_cpu.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
                              const float* children, const float* weight, const float* bias,
                              float* poses, float* couplings, float* saved);
 
-/// All iterations before the last are constants to the gradient; `gradients.full` is to be false.
+/// Votes are made once for children and weights, and in the full gradient once more for each
+/// iteration after the first.
 void scaled_distance_backward(const RoutingShape& shape, const RoutingRule& rule,
                               const float* children, const float* weight, const float* saved,
                               const float* grad_poses, const RoutingGradients& gradients);

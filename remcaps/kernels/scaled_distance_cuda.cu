@@ -1,50 +1,94 @@
 #include "remcaps/kernels/scaled_distance_cuda.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <vector>
 
 #include "remcaps/kernels/cuda_launch.cuh"
 #include "remcaps/kernels/routing_plan.cuh"
 #include "remcaps/kernels/routing_steps.cuh"
+#include "remcaps/kernels/scaled_distance_backward.cuh"
 #include "remcaps/kernels/scaled_distance_kernels.cuh"
 #include "remcaps/kernels/weight_gradient.cuh"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
-constexpr int kChildWarps = 8;  // children of a block of vote_gradient
+constexpr int kChildWarps = 8;  // children of a block that stays with them
+constexpr int kMostTerms = 5;   // of a launch of weight_gradient: three iterations have as many
 
-// What the forward pass leaves of its last iteration, for the backward pass if there is one.
-struct LastIteration {
-  LastIteration(Arena& arena, const Plan& plan, int64_t iterations)
-      : u(arena.take(plan.child_floats())), sums(arena.take(plan.pose_floats())) {
-    if (iterations > 1) couplings = arena.take(plan.coupling_floats());
+// What an iteration leaves: all of them where the gradient goes back through them, else the last.
+class Trail {
+ public:
+  Trail(Arena& arena, const Plan& plan, const RoutingRule& rule)
+      : u(arena.take(plan.child_floats())), plan_(plan), all_(rule.distances_have_gradient()) {
+    const int64_t kept = all_ ? rule.iterations : 1;
+    const int64_t coupled = all_ ? rule.iterations - 1 : int64_t(rule.iterations > 1);
+    sums_ = arena.take(kept * plan.pose_floats());
+    poses_ = arena.take(kept * plan.pose_floats());
+    scales_ = arena.take(coupled * plan.dims.padded);
+    couplings_ = arena.take(coupled * plan.coupling_floats());
+    distances_ = all_ ? arena.take(coupled * plan.coupling_floats()) : couplings_;
   }
-  float *u, *sums;
-  float* couplings = nullptr;  ///< null: uniform; holds each iteration's distances in between
+
+  float* u;  ///< the children in lanes layout, [I, D_in, P]
+
+  float* sums(int64_t iteration) const { return sums_ + pose_offset(iteration); }
+  float* poses(int64_t iteration) const { return poses_ + pose_offset(iteration); }
+  // Null in the first iteration: uniform. Distances that are not kept become couplings in place.
+  float* couplings(int64_t iteration) const { return of_pairs(couplings_, iteration); }
+  float* distances(int64_t iteration) const { return of_pairs(distances_, iteration); }
+  // The logits' t, [P], of an iteration after the first.
+  float* scales(int64_t iteration) const {
+    return scales_ + (all_ ? iteration - 1 : 0) * plan_.dims.padded;
+  }
+
+ private:
+  int64_t pose_offset(int64_t iteration) const {
+    return all_ ? iteration * plan_.pose_floats() : 0;
+  }
+  float* of_pairs(float* base, int64_t iteration) const {
+    if (iteration == 0) return nullptr;
+    return base + (all_ ? iteration - 1 : 0) * plan_.coupling_floats();
+  }
+
+  const Plan& plan_;
+  bool all_;
+  float *sums_, *poses_, *scales_, *couplings_, *distances_;
 };
 
-struct DistanceScratch {
-  DistanceScratch(Arena& arena, const Plan& plan)
+struct ForwardScratch {
+  ForwardScratch(Arena& arena, const Plan& plan)
       : partial(arena.take(plan.chunks * plan.pose_floats())),
-        poses(arena.take(plan.pose_floats())),
-        totals(arena.take(int64_t(total_rows(plan)) * plan.dims.padded)),
-        scales(arena.take(plan.dims.padded)) {}
+        totals(arena.take(int64_t(total_rows(plan)) * plan.dims.padded)) {}
   static int total_rows(const Plan& plan) { return plan.chunks * plan.parent_blocks; }
-  float *partial, *poses, *totals, *scales;
+  float *partial, *totals;
 };
 
-struct VoteGradientScratch {
-  VoteGradientScratch(Arena& arena, const Plan& plan, const RoutingGradients& gradients)
-      : grad_poses(arena.take(plan.pose_floats())),
-        grad_sums(arena.take(plan.pose_floats())),
-        grad_u(arena.take(plan.child_floats())) {
-    if (gradients.weight == nullptr) return;
-    factors = arena.take(plan.coupling_floats());
-    vote_factors = arena.take(plan.coupling_floats());
+struct BackwardScratch {
+  BackwardScratch(Arena& arena, const Plan& plan, const RoutingRule& rule,
+                  const RoutingGradients& gradients)
+      : carried(arena.take(plan.pose_floats())), grad_u(arena.take(plan.child_floats())) {
+    const int64_t iterations = rule.distances_have_gradient() ? rule.iterations : 1;
+    grad_sums = arena.take(iterations * plan.pose_floats());
+    if (gradients.weight != nullptr) {
+      factors = arena.take(plan.coupling_floats());
+      vote_factors = arena.take(plan.coupling_floats());
+    }
+    if (iterations == 1) return;
+    partial = arena.take(plan.chunks * plan.pose_floats());
+    totals = arena.take(int64_t(total_rows(plan)) * plan.dims.padded);
+    grad_means = arena.take(plan.dims.padded);
+    pulls = arena.take((iterations - 1) * plan.coupling_floats());
   }
-  float *grad_poses, *grad_sums, *grad_u;
+  static int total_rows(const Plan& plan) { return blocks_for(plan.dims.children, kChildWarps); }
+
+  float *carried, *grad_u;
+  float* grad_sums;  ///< of all iterations with a gradient
   float *factors = nullptr, *vote_factors = nullptr;
+  // Of the full gradient; e_ij of all iterations after the first.
+  float *partial = nullptr, *totals = nullptr, *grad_means = nullptr, *pulls = nullptr;
 };
 
 class DistanceLauncher : public RoutingSteps {
@@ -73,33 +117,55 @@ class DistanceLauncher : public RoutingSteps {
   }
 
   void logit_scales(Agreement agreement, const float* totals, float* scales) const {
-    // One parent takes all whatever its distance.
-    const double log_odds = dims_.parents > 1 ? std::log(9.0 * (dims_.parents - 1)) : 0.0;
-    const auto kernel =
-        agreement == Agreement::kImageDistance ? distance_scales<true> : distance_scales<false>;
-    kernel<<<1, dim3(kWarp, kScaleRows), 0, stream_>>>(
-        dims_, DistanceScratch::total_rows(plan_), static_cast<float>(log_odds), totals, scales);
-    check_launch("distance_scales");
+    of_means(agreement, ForwardScratch::total_rows(plan_), ScaleOfMean{log_odds()}, totals, scales);
+  }
+
+  void logits_gradient(const LogitGradientArguments& arguments) const {
+    with_sizes([&](auto sizes) {
+      constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
+      logit_gradient<kDin, kDout, kChildWarps>
+          <<<child_grid(), dim3(kWarp, kChildWarps), queue_bytes<kDin, kDout>(kChildWarps),
+             stream_>>>(dims_, arguments);
+    });
+    check_launch("logit_gradient");
+  }
+
+  void means_gradient(Agreement agreement, const float* totals, const float* scales,
+                      float* grad_means) const {
+    of_means(agreement, BackwardScratch::total_rows(plan_),
+             GradientOfMean{log_odds(), dims_.batch, scales}, totals, grad_means);
+  }
+
+  void poses_gradient(const PoseGradientArguments& arguments) const {
+    with_sizes([&](auto sizes) {
+      constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
+      pose_gradient<kDin, kDout>
+          <<<plan_.parent_grid(), plan_.parent_block(), queue_bytes<kDin, kDout>(plan_.warps),
+             stream_>>>(dims_, plan_.chunk, arguments);
+    });
+    check_launch("pose_gradient");
   }
 
   void votes_gradient(const VoteGradientArguments& arguments) const {
     with_sizes([&](auto sizes) {
       constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
-      const dim3 grid(blocks_for(dims_.children, kChildWarps), plan_.tiles);
-      vote_gradient<kDin, kDout, kChildWarps>
-          <<<grid, dim3(kWarp, kChildWarps), queue_bytes<kDin, kDout>(kChildWarps), stream_>>>(
-              dims_, arguments);
+      const auto kernel = arguments.later.count > 0
+                              ? vote_gradient<kDin, kDout, kChildWarps, /*kFull=*/true>
+                              : vote_gradient<kDin, kDout, kChildWarps, /*kFull=*/false>;
+      kernel<<<child_grid(), dim3(kWarp, kChildWarps), queue_bytes<kDin, kDout>(kChildWarps),
+               stream_>>>(dims_, arguments);
     });
     check_launch("vote_gradient");
   }
 
-  void weights_gradient(const WeightGradientArguments& arguments) const {
+  template <int kTerms>
+  void weights_gradient(const WeightGradientArguments<kTerms>& arguments) const {
     with_sizes([&](auto sizes) {
       constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
       // A lane's sums and moments have to fit in registers.
       constexpr int kRows = kDin > 8 ? 4 : std::min(kDout, 16);
       const dim3 grid(blocks_for(dims_.children, kWarp), dims_.parents, kDout / kRows);
-      weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/true>
+      weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/true, kTerms>
           <<<grid, dim3(kWarp, kGradientWarps), 0, stream_>>>(dims_, arguments);
     });
     check_launch("weight_gradient");
@@ -113,6 +179,23 @@ class DistanceLauncher : public RoutingSteps {
                              std::to_string(dims_.child_dim) + " and " +
                              std::to_string(dims_.parent_dim));
     });
+  }
+
+  // A warp a child.
+  dim3 child_grid() const { return dim3(blocks_for(dims_.children, kChildWarps), plan_.tiles); }
+
+  // One parent takes all whatever its distance.
+  float log_odds() const {
+    return static_cast<float>(dims_.parents > 1 ? std::log(9.0 * (dims_.parents - 1)) : 0.0);
+  }
+
+  template <typename OfMean>
+  void of_means(Agreement agreement, int rows, const OfMean& of_mean, const float* totals,
+                float* out) const {
+    const auto kernel = agreement == Agreement::kImageDistance ? mean_over_pairs<true, OfMean>
+                                                               : mean_over_pairs<false, OfMean>;
+    kernel<<<1, dim3(kWarp, kScaleRows), 0, stream_>>>(dims_, rows, of_mean, totals, out);
+    check_launch("mean_over_pairs");
   }
 
   const Plan& plan_;
@@ -129,7 +212,7 @@ bool has_scaled_distance_kernels(int64_t child_dim, int64_t parent_dim) {
 int64_t scaled_distance_saved_floats(const RoutingShape& shape, const RoutingRule& rule) {
   const Plan plan(shape);
   Arena arena(nullptr);
-  LastIteration(arena, plan, rule.iterations);
+  Trail(arena, plan, rule);
   return arena.used();
 }
 
@@ -137,16 +220,16 @@ int64_t scaled_distance_forward_scratch_floats(const RoutingShape& shape, const 
                                                bool saves) {
   const Plan plan(shape);
   Arena arena(nullptr);
-  DistanceScratch(arena, plan);
-  if (!saves) LastIteration(arena, plan, rule.iterations);
+  ForwardScratch(arena, plan);
+  if (!saves) Trail(arena, plan, rule);
   return arena.used();
 }
 
-int64_t scaled_distance_backward_scratch_floats(const RoutingShape& shape, const RoutingRule&,
+int64_t scaled_distance_backward_scratch_floats(const RoutingShape& shape, const RoutingRule& rule,
                                                 const RoutingGradients& gradients) {
   const Plan plan(shape);
   Arena arena(nullptr);
-  VoteGradientScratch(arena, plan, gradients);
+  BackwardScratch(arena, plan, rule, gradients);
   return arena.used();
 }
 
@@ -156,34 +239,177 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
                              cudaStream_t stream) {
   const Plan plan(shape);
   Arena scratch_arena(scratch), saved_arena(saved);
-  const DistanceScratch work(scratch_arena, plan);
-  const LastIteration kept(saved == nullptr ? scratch_arena : saved_arena, plan, rule.iterations);
-  const DistanceLauncher launch(plan, weight, kept.u, stream);
+  const ForwardScratch work(scratch_arena, plan);
+  const Trail trail(saved == nullptr ? scratch_arena : saved_arena, plan, rule);
+  const DistanceLauncher launch(plan, weight, trail.u, stream);
   const int64_t last = rule.iterations - 1;
 
-  launch.lanes_from(shape.children * shape.child_dim, children, kept.u);
+  launch.lanes_from(shape.children * shape.child_dim, children, trail.u);
   for (int64_t iteration = 0; iteration <= last; ++iteration) {
     if (iteration > 0) {
-      launch.distances(work.poses, kept.couplings, work.totals);
-      launch.logit_scales(rule.agreement, work.totals, work.scales);
-      launch.softmax(work.scales, iteration == last ? rule.levels : CouplingLevels{},
-                     kept.couplings);
+      launch.distances(trail.poses(iteration - 1), trail.distances(iteration), work.totals);
+      launch.logit_scales(rule.agreement, work.totals, trail.scales(iteration));
+      launch.softmax(trail.scales(iteration), iteration == last ? rule.levels : CouplingLevels{},
+                     trail.distances(iteration), trail.couplings(iteration));
     }
-    launch.weighted_sums(iteration == 0 ? nullptr : kept.couplings, work.partial);
+    launch.weighted_sums(trail.couplings(iteration), work.partial);
     launch.squash({.partial = work.partial,
                    .chunks = plan.chunks,
                    .scale = iteration == 0 ? rule.first_coupling : 1.0F,
                    .epsilon = rule.epsilon,
                    .bias = rule.bias_every_iteration || iteration == last ? bias : nullptr,
                    .agreed_before = nullptr,
-                   .sums = kept.sums,
-                   .poses = work.poses,
+                   .sums = trail.sums(iteration),
+                   .poses = trail.poses(iteration),
                    .agreed = nullptr});
   }
-  launch.rows_from(shape.pose_size(), work.poses, poses);
+  launch.rows_from(shape.pose_size(), trail.poses(last), poses);
   if (couplings != nullptr)
-    launch.give_couplings(last == 0 ? nullptr : kept.couplings, rule.first_coupling, couplings);
+    launch.give_couplings(trail.couplings(last), rule.first_coupling, couplings);
 }
+
+namespace {
+
+// The way back through the iterations, on one stream.
+class DistanceBackward {
+ public:
+  DistanceBackward(const Plan& plan, const RoutingRule& rule, const Trail& trail,
+                   const BackwardScratch& work, const float* weight, cudaStream_t stream)
+      : plan_(plan),
+        rule_(rule),
+        trail_(trail),
+        work_(work),
+        weight_(weight),
+        launch_(plan, weight, trail.u, stream),
+        last_(rule.iterations - 1),
+        first_(rule.distances_have_gradient() ? 0 : last_) {}
+
+  // dL/ds_j of every iteration with a gradient, and what its distances pull at.
+  void to_sums(const float* grad_poses) const {
+    launch_.lanes_from(int64_t(plan_.dims.parents) * plan_.dims.parent_dim, grad_poses,
+                       work_.carried);
+    for (int64_t iteration = last_; iteration >= first_; --iteration) {
+      // Poses of an earlier iteration have no use but in the distances of the next.
+      launch_.squash_backward({.partial = work_.partial,
+                               .chunks = iteration == last_ ? 0 : plan_.chunks,
+                               .epsilon = rule_.epsilon,
+                               .fresh = iteration != last_,
+                               .sums = trail_.sums(iteration),
+                               .carried = work_.carried,
+                               .grad_sums = grad_sums(iteration)});
+      if (iteration > first_) to_poses_before(iteration);
+    }
+  }
+
+  void to_bias(float* grad_bias) const {
+    const bool every = rule_.bias_every_iteration;
+    launch_.bias_gradient(every ? static_cast<int>(last_ - first_ + 1) : 1,
+                          grad_sums(every ? first_ : last_), grad_bias);
+  }
+
+  // dL/du_i, left in lanes layout, and the factors of the weights' gradient.
+  void to_votes() const {
+    LaterIterations later{};
+    if (first_ < last_)
+      later = {.count = static_cast<int>(last_ - first_),
+               .couplings = trail_.couplings(first_ + 1),
+               .pulls = pulls(first_ + 1),
+               .grad_sums = grad_sums(first_ + 1),
+               .poses = trail_.poses(first_)};
+    launch_.votes_gradient({.u = trail_.u,
+                            .weight = weight_,
+                            .couplings = trail_.couplings(first_),
+                            .uniform = rule_.first_coupling,
+                            .grad_sums = grad_sums(first_),
+                            .later = later,
+                            .grad_u = work_.grad_u,
+                            .factors = work_.factors,
+                            .vote_factors = work_.vote_factors});
+  }
+
+  void to_children(float* grad_children) const {
+    launch_.rows_from(int64_t(plan_.dims.children) * plan_.dims.child_dim, work_.grad_u,
+                      grad_children);
+  }
+
+  // `children` in their original layout.
+  void to_weights(const float* children, float* grad_weight) const {
+    if (first_ == last_)
+      return launch_.weights_gradient<1>({.children = children,
+                                          .factors = work_.factors,
+                                          .uniform = 0,
+                                          .terms = {{grad_sums(last_), nullptr, 1}},
+                                          .vote_factors = work_.vote_factors,
+                                          .weight = weight_,
+                                          .accumulate = false,
+                                          .grad_weight = grad_weight});
+    const std::vector<PairTerm> terms = pair_terms();
+    for (size_t begin = 0; begin < terms.size(); begin += kMostTerms) {
+      const bool is_first = begin == 0;
+      WeightGradientArguments<kMostTerms> arguments{
+          .children = children,
+          .factors = work_.factors,
+          .uniform = 0,
+          .terms = {},
+          .vote_factors = is_first ? work_.vote_factors : nullptr,
+          .weight = weight_,
+          .accumulate = !is_first,
+          .grad_weight = grad_weight};
+      const size_t end = std::min(terms.size(), begin + kMostTerms);
+      std::copy(terms.begin() + begin, terms.begin() + end, arguments.terms);
+      launch_.weights_gradient(arguments);
+    }
+  }
+
+ private:
+  float* grad_sums(int64_t iteration) const {
+    return work_.grad_sums + (iteration - first_) * plan_.pose_floats();
+  }
+  // Of an iteration after the first.
+  float* pulls(int64_t iteration) const {
+    return work_.pulls + (iteration - 1) * plan_.coupling_floats();
+  }
+
+  void to_poses_before(int64_t iteration) const {
+    launch_.logits_gradient({.u = trail_.u,
+                             .weight = weight_,
+                             .couplings = trail_.couplings(iteration),
+                             .distances = trail_.distances(iteration),
+                             .grad_sums = grad_sums(iteration),
+                             .grad_logits = pulls(iteration),
+                             .totals = work_.totals});
+    launch_.means_gradient(rule_.agreement, work_.totals, trail_.scales(iteration),
+                           work_.grad_means);
+    launch_.poses_gradient({.u = trail_.u,
+                            .weight = weight_,
+                            .poses = trail_.poses(iteration - 1),
+                            .distances = trail_.distances(iteration),
+                            .scales = trail_.scales(iteration),
+                            .grad_means = work_.grad_means,
+                            .pulls = pulls(iteration),
+                            .partial = work_.partial});
+  }
+
+  // What the full gradient of a vote is the sum of, but for what lies along the vote itself.
+  std::vector<PairTerm> pair_terms() const {
+    std::vector<PairTerm> terms = {{grad_sums(0), nullptr, rule_.first_coupling}};
+    for (int64_t iteration = 1; iteration <= last_; ++iteration) {
+      terms.push_back({grad_sums(iteration), trail_.couplings(iteration), 1});
+      terms.push_back({trail_.poses(iteration - 1), pulls(iteration), -1});
+    }
+    return terms;
+  }
+
+  const Plan& plan_;
+  const RoutingRule& rule_;
+  const Trail& trail_;
+  const BackwardScratch& work_;
+  const float* weight_;
+  DistanceLauncher launch_;
+  int64_t last_, first_;  ///< iterations with a gradient
+};
+
+}  // namespace
 
 void scaled_distance_backward(const RoutingShape& shape, const RoutingRule& rule,
                               const float* children, const float* weight, const float* saved,
@@ -191,39 +417,15 @@ void scaled_distance_backward(const RoutingShape& shape, const RoutingRule& rule
                               float* scratch, cudaStream_t stream) {
   const Plan plan(shape);
   Arena scratch_arena(scratch), saved_arena(const_cast<float*>(saved));
-  const VoteGradientScratch work(scratch_arena, plan, gradients);
-  const LastIteration kept(saved_arena, plan, rule.iterations);
-  const DistanceLauncher launch(plan, weight, kept.u, stream);
-
-  launch.lanes_from(shape.pose_size(), grad_poses, work.grad_poses);
-  launch.squash_backward({.partial = nullptr,
-                          .chunks = 0,
-                          .epsilon = rule.epsilon,
-                          .fresh = false,
-                          .sums = kept.sums,
-                          .carried = work.grad_poses,
-                          .grad_sums = work.grad_sums});
-  if (gradients.bias != nullptr) launch.bias_gradient(1, work.grad_sums, gradients.bias);
+  const BackwardScratch work(scratch_arena, plan, rule, gradients);
+  const Trail trail(saved_arena, plan, rule);
+  const DistanceBackward backward(plan, rule, trail, work, weight, stream);
+  backward.to_sums(grad_poses);
+  if (gradients.bias != nullptr) backward.to_bias(gradients.bias);
   if (gradients.children == nullptr && gradients.weight == nullptr) return;
-  launch.votes_gradient({.u = kept.u,
-                         .weight = weight,
-                         .couplings = kept.couplings,
-                         .uniform = rule.first_coupling,
-                         .grad_sums = work.grad_sums,
-                         .grad_u = work.grad_u,
-                         .factors = work.factors,
-                         .vote_factors = work.vote_factors});
-  if (gradients.children != nullptr)
-    launch.rows_from(shape.children * shape.child_dim, work.grad_u, gradients.children);
-  if (gradients.weight != nullptr)
-    launch.weights_gradient({.children = children,
-                             .factors = work.factors,
-                             .uniform = 0,
-                             .x = work.grad_sums,
-                             .vote_factors = work.vote_factors,
-                             .weight = weight,
-                             .accumulate = false,
-                             .grad_weight = gradients.weight});
+  backward.to_votes();
+  if (gradients.children != nullptr) backward.to_children(gradients.children);
+  if (gradients.weight != nullptr) backward.to_weights(children, gradients.weight);
 }
 
 }  // namespace remcaps::kernels::cuda

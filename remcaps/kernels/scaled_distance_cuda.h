@@ -1,6 +1,5 @@
-// Fused scaled-distance routing on CUDA, with the gradient of the last iteration: votes are
-// recomputed where they are needed and never stored. Conventions and arguments are those of
-// dynamic_routing_cuda.h.
+// Fused scaled-distance routing on CUDA: votes are recomputed where they are needed and never
+// stored. Conventions and arguments are those of dynamic_routing_cuda.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +24,8 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
                              float* poses, float* couplings, float* saved, float* scratch,
                              cudaStream_t stream);
 
-/// The iterations before the last are constants to the gradient, the bias's too.
+/// Votes are made once for children and weights, and in the full gradient twice more for each
+/// iteration after the first.
 void scaled_distance_backward(const RoutingShape& shape, const RoutingRule& rule,
                               const float* children, const float* weight, const float* saved,
                               const float* grad_poses, const RoutingGradients& gradients,

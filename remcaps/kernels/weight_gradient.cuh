@@ -23,16 +23,16 @@ __device__ void load_pose(const float4* from, float (&u)[kDin]) {
   }
 }
 
-// sum += factor * values u^T
-template <int kDin, int kRows>
-__device__ void add_outer_product(float factor, const float (&u)[kDin], const float4* values,
+// sum += factor * values u^T; values(d) are the rows 4 d to 4 d + 3.
+template <int kDin, int kRows, typename Values>
+__device__ void add_outer_product(float factor, const float (&u)[kDin], const Values& values,
                                   float (&sum)[kRows][kDin]) {
   float scaled[kDin];
 #pragma unroll
   for (int k = 0; k < kDin; ++k) scaled[k] = factor * u[k];
 #pragma unroll
   for (int d = 0; d < kRows / 4; ++d) {
-    const float4 value = values[d];
+    const float4 value = values(d);
 #pragma unroll
     for (int k = 0; k < kDin; ++k) {
       sum[4 * d + 0][k] = fmaf(value.x, scaled[k], sum[4 * d + 0][k]);
@@ -80,29 +80,73 @@ __device__ void fold_warps(float* halves, int piece, float (&values)[kRows][kCol
   }
 }
 
+// A part of what a vote's gradient is a sum of: scale * shares[i, j] x_j.
+struct PairTerm {
+  const float* x;       // [J, D_out, P], or null, beside others: there is no such part
+  const float* shares;  // [I, J, P], or null: all 1
+  float scale;
+};
+
+template <int kTerms>
 struct WeightGradientArguments {
   const float* children;  // [B, I, D_in]: here the original layout is the coalesced one
   const float* factors;   // [I, J, P], or null: all `uniform`
   float uniform;
-  const float* x;             // [J, D_out, P]
-  const float* vote_factors;  // [I, J, P], of kWithVotes only
+  PairTerm terms[kTerms];     // a single one has no shares
+  const float* vote_factors;  // [I, J, P] or null, of kWithVotes only
   const float* weight;        // likewise
   bool accumulate;
   float* grad_weight;
 };
 
-// grad_W_ij (+)= sum_b (factors[i, j, b] x_j,b - vote_factors[i, j, b] u^_ij,b) u_i,b^T. The votes'
-// part is W_ij sum_b vote_factors u u^T: second moments of the child, and no vote is made. A lane
-// stays with one child, the warps of a block split the images: x: 32 children, y: parent, z: kRows
-// rows of D_out.
-template <int kDin, int kDout, int kRows, bool kWithVotes>
+// The shares that four images have in each term.
+template <int kTerms>
+struct TermShares {
+  float of[kTerms][4];
+
+  __device__ void load(const PairTerm (&terms)[kTerms], int64_t at) {
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      float4 share = {1, 1, 1, 1};
+      if (terms[t].shares != nullptr)
+        share = *reinterpret_cast<const float4*>(terms[t].shares + at);
+      of[t][0] = terms[t].scale * share.x;
+      of[t][1] = terms[t].scale * share.y;
+      of[t][2] = terms[t].scale * share.z;
+      of[t][3] = terms[t].scale * share.w;
+    }
+  }
+
+  // Four rows of an image's sum of the terms, whose rows lie `stride` apart.
+  __device__ float4 sum(int image, const float4* rows, int stride) const {
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t) {
+      const float4 row = rows[t * stride];
+      sum.x = fmaf(of[t][image], row.x, sum.x);
+      sum.y = fmaf(of[t][image], row.y, sum.y);
+      sum.z = fmaf(of[t][image], row.z, sum.z);
+      sum.w = fmaf(of[t][image], row.w, sum.w);
+    }
+    return sum;
+  }
+};
+
+// grad_W_ij (+)= sum_b (factors[i, j, b] x_ij,b - vote_factors[i, j, b] u^_ij,b) u_i,b^T with x the
+// sum of the terms. The votes' part is W_ij sum_b vote_factors u u^T: second moments of the child,
+// and no vote is made. A lane stays with one child, the warps of a block split the images: x: 32
+// children, y: parent, z: kRows rows of D_out.
+template <int kDin, int kDout, int kRows, bool kWithVotes, int kTerms>
 __global__ void __launch_bounds__(kWarp* kGradientWarps)
-    weight_gradient(Dims dims, WeightGradientArguments a) {
+    weight_gradient(Dims dims, WeightGradientArguments<kTerms> a) {
   constexpr int kSize = kRows * kDin;  // sums per lane
   constexpr int kPairs = kWithVotes ? kDin * (kDin + 1) / 2 : 1;
   constexpr int kPiece = (kSize > kPairs ? kSize : kPairs) * kGradientPitch;
-  __shared__ float4 rows[kGradientImages][kRows / 4];
-  __shared__ float halves[kGradientWarps / 2 * kPiece];
+  constexpr int kTermRows = kGradientImages * kRows / 4;
+  constexpr int kAllRows = kTerms * kTermRows, kHalves = (kGradientWarps / 2 * kPiece + 3) / 4;
+  // The terms' rows while images are added up, the warps' halves once they are.
+  __shared__ float4 shared[kAllRows > kHalves ? kAllRows : kHalves];
+  float* halves = reinterpret_cast<float*>(shared);
   const int lane = threadIdx.x, warp = threadIdx.y;
   const int thread = warp * kWarp + lane;
   const int i = blockIdx.x * kWarp + lane, j = blockIdx.y, row = blockIdx.z * kRows;
@@ -113,35 +157,47 @@ __global__ void __launch_bounds__(kWarp* kGradientWarps)
   float moments[1][kPairs] = {};
   for (int first = 0; first < dims.batch; first += kGradientImages) {
     __syncthreads();
-    for (int slot = thread; slot < kGradientImages * kRows; slot += kWarp * kGradientWarps) {
-      const int image = slot % kGradientImages, d = slot / kGradientImages;
-      reinterpret_cast<float*>(rows[image])[d] =
-          first + image < dims.batch
-              ? a.x[int64_t(j * kDout + row + d) * dims.padded + first + image]
-              : 0.0F;
-    }
+#pragma unroll
+    for (int t = 0; t < kTerms; ++t)
+      for (int slot = thread; slot < kGradientImages * kRows; slot += kWarp * kGradientWarps) {
+        const int image = slot % kGradientImages, d = slot / kGradientImages;
+        reinterpret_cast<float*>(shared + t * kTermRows)[image * kRows + d] =
+            first + image < dims.batch && (kTerms == 1 || a.terms[t].x != nullptr)
+                ? a.terms[t].x[int64_t(j * kDout + row + d) * dims.padded + first + image]
+                : 0.0F;
+      }
     __syncthreads();
     if (!has_child) continue;
     const int end = min(dims.batch, first + (warp + 1) * kShare);
     const int64_t pair = (int64_t(i) * dims.parents + j) * dims.padded;
-    const auto add = [&](int image, float factor, float vote_factor) {
+    TermShares<kTerms> shares;  // of several terms
+    // `n` is the image's place among the four that are read together.
+    const auto add = [&](int image, int n, float factor, float vote_factor) {
       if (image >= end) return;
       float u[kDin];
       load_pose<kDin>(
           reinterpret_cast<const float4*>(a.children + (int64_t(image) * dims.children + i) * kDin),
           u);
-      add_outer_product<kDin, kRows>(factor, u, rows[image - first], sum);
+      const float4* rows = shared + (image - first) * (kRows / 4);
+      const auto values = [&](int d) {
+        if constexpr (kTerms == 1)
+          return rows[d];
+        else
+          return shares.sum(n, rows + d, kTermRows);
+      };
+      add_outer_product<kDin, kRows>(factor, u, values, sum);
       if constexpr (kWithVotes) add_moments<kDin, kPairs>(vote_factor, u, moments);
     };
     for (int image = first + warp * kShare; image < end; image += 4) {
       float4 factor = {a.uniform, a.uniform, a.uniform, a.uniform}, vote_factor = {0, 0, 0, 0};
       if (a.factors != nullptr) factor = *reinterpret_cast<const float4*>(a.factors + pair + image);
-      if constexpr (kWithVotes)
+      if (kWithVotes && a.vote_factors != nullptr)
         vote_factor = *reinterpret_cast<const float4*>(a.vote_factors + pair + image);
-      add(image, factor.x, vote_factor.x);
-      add(image + 1, factor.y, vote_factor.y);
-      add(image + 2, factor.z, vote_factor.z);
-      add(image + 3, factor.w, vote_factor.w);
+      if constexpr (kTerms > 1) shares.load(a.terms, pair + image);
+      add(image, 0, factor.x, vote_factor.x);
+      add(image + 1, 1, factor.y, vote_factor.y);
+      add(image + 2, 2, factor.z, vote_factor.z);
+      add(image + 3, 3, factor.w, vote_factor.w);
     }
   }
 

@@ -17,6 +17,8 @@ namespace {
 
 using Mean = ScaledDistanceRouting::Mean;
 
+constexpr RoutingGradient kGradients[] = {RoutingGradient::kLast, RoutingGradient::kFull};
+
 const RoutingCase kDistanceCases[] = {
     {"GammaCapsNetFirst", 20, 96, 32, 8, 8},
     {"GammaCapsNetSecond", 128, 32, 10, 8, 16},
@@ -36,6 +38,8 @@ const RoutingCase kDistanceCases[] = {
     {"NoBias", 17, 40, 10, 8, 16, 3, BiasUse::kNone},
     {"OneIteration", 18, 40, 10, 8, 16, 1},
     {"TwoIterations", 18, 40, 10, 8, 16, 2},
+    {"TwoIterationsBiasLast", 18, 40, 10, 8, 16, 2, BiasUse::kLast},
+    {"FourIterations", 35, 50, 9, 16, 16, 4},
     {"FiveIterations", 18, 40, 6, 8, 8, 5},
 };
 
@@ -56,9 +60,13 @@ class FusedScaledDistance : public ::testing::TestWithParam<std::tuple<RoutingCa
   RoutingCase problem() const { return std::get<0>(GetParam()); }
   std::string device() const { return std::get<1>(GetParam()); }
 
-  // Poses, couplings and all gradients of a random linear loss agree.
-  void expect_agreement(const RoutingInputs& random, Mean mean,
-                        RoutingGradient gradient = RoutingGradient::kLast) {
+  // Poses, couplings and either gradient of a random linear loss agree.
+  void expect_agreement(const RoutingInputs& random, Mean mean) {
+    for (const RoutingGradient gradient : kGradients) expect_agreement(random, mean, gradient);
+  }
+
+  void expect_agreement(const RoutingInputs& random, Mean mean, RoutingGradient gradient) {
+    SCOPED_TRACE(gradient == RoutingGradient::kFull ? "full gradient" : "published gradient");
     const RoutingCase c = problem();
     const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
     const RoutingInputs fused = random.leaves(torch::kFloat32, device());
@@ -68,15 +76,13 @@ class FusedScaledDistance : public ::testing::TestWithParam<std::tuple<RoutingCa
     EXPECT_TRUE(close_to(found.poses.detach(), expected.poses.detach(), 1e-5));
     EXPECT_TRUE(close_to(found.coupling.detach(), expected.coupling.detach(), 1e-5));
 
-    // The full gradient is the plain code's in float32, through three times as many operations.
-    const double tolerance = gradient == RoutingGradient::kFull ? 1e-4 : 2e-5;
     const Tensor direction = torch::randn_like(expected.poses);
     (expected.poses * direction).sum().backward();
     (found.poses * direction.to(found.poses.options())).sum().backward();
-    EXPECT_TRUE(close_to(fused.children.grad(), reference.children.grad(), tolerance));
-    EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), tolerance));
+    EXPECT_TRUE(close_to(fused.children.grad(), reference.children.grad(), 2e-5));
+    EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), 2e-5));
     if (fused.bias.defined()) {
-      EXPECT_TRUE(close_to(fused.bias.grad(), reference.bias.grad(), tolerance));
+      EXPECT_TRUE(close_to(fused.bias.grad(), reference.bias.grad(), 2e-5));
     }
   }
 };
@@ -88,10 +94,10 @@ TEST_P(FusedScaledDistance, RunsFusedOnTheCpuAndWithTheNetworksPosesOnAGpu) {
 }
 
 TEST_P(FusedScaledDistance, AgreesWithThePlainCodeAndItsPublishedGradient) {
-  expect_agreement(RoutingInputs::random(problem()), Mean::kBatch);
+  expect_agreement(RoutingInputs::random(problem()), Mean::kBatch, RoutingGradient::kLast);
 }
 
-TEST_P(FusedScaledDistance, LeavesTheFullGradientToThePlainCode) {
+TEST_P(FusedScaledDistance, AgreesWithThePlainCodeAndItsFullGradient) {
   expect_agreement(RoutingInputs::random(problem()), Mean::kBatch, RoutingGradient::kFull);
 }
 
@@ -107,6 +113,14 @@ TEST_P(FusedScaledDistance, AgreesWhereAllBlocksArePruned) {
   RoutingInputs inputs = RoutingInputs::random(problem());
   inputs.weight.zero_();
   expect_agreement(inputs, Mean::kBatch);
+  if (inputs.bias.defined()) inputs.bias.zero_();  // all distances are 0
+  expect_agreement(inputs, Mean::kSample);
+}
+
+TEST_P(FusedScaledDistance, AgreesWhereThereAreNoChildren) {
+  RoutingInputs inputs = RoutingInputs::random(problem());
+  inputs.children.zero_();
+  expect_agreement(inputs, Mean::kBatch);
 }
 
 TEST_P(FusedScaledDistance, AgreesWhereAChildHasNoLength) {
@@ -116,23 +130,25 @@ TEST_P(FusedScaledDistance, AgreesWhereAChildHasNoLength) {
 }
 
 TEST_P(FusedScaledDistance, QuantizesTheLastCouplings) {
-  const RoutingInputs random = RoutingInputs::random(problem());
-  const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
-  const RoutingInputs fused = random.leaves(torch::kFloat32, device());
   RoutingRequest request;
   request.quantizer = Quantizer::uniform(11);
-  const RoutingResult expected =
-      route_by_distance(problem(), reference, Mean::kBatch, KernelPath::kReference, request);
-  const RoutingResult found =
-      route_by_distance(problem(), fused, Mean::kBatch, KernelPath::kFused, request);
-  // A coupling that lies on an edge of the quantizer may fall to either side.
-  const Tensor levels = found.coupling.detach().to(torch::kCPU, torch::kFloat64);
-  const Tensor misses = (levels - expected.coupling.detach()).abs() > 1e-6;
-  EXPECT_LT(misses.to(torch::kFloat64).mean().item<double>(), 1e-3);
-  EXPECT_TRUE(close_to(found.poses.detach(), expected.poses.detach(), 2e-2));
-  found.poses.sum().backward();
-  expected.poses.sum().backward();
-  EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), 5e-2));
+  for (const RoutingGradient gradient : kGradients) {
+    const RoutingInputs random = RoutingInputs::random(problem());
+    const RoutingInputs reference = random.leaves(torch::kFloat64, "cpu");
+    const RoutingInputs fused = random.leaves(torch::kFloat32, device());
+    const RoutingResult expected = route_by_distance(problem(), reference, Mean::kBatch,
+                                                     KernelPath::kReference, request, gradient);
+    const RoutingResult found =
+        route_by_distance(problem(), fused, Mean::kBatch, KernelPath::kFused, request, gradient);
+    // A coupling that lies on an edge of the quantizer may fall to either side.
+    const Tensor levels = found.coupling.detach().to(torch::kCPU, torch::kFloat64);
+    const Tensor misses = (levels - expected.coupling.detach()).abs() > 1e-6;
+    EXPECT_LT(misses.to(torch::kFloat64).mean().item<double>(), 1e-3);
+    EXPECT_TRUE(close_to(found.poses.detach(), expected.poses.detach(), 2e-2));
+    found.poses.sum().backward();
+    expected.poses.sum().backward();
+    EXPECT_TRUE(close_to(fused.weight.grad(), reference.weight.grad(), 5e-2));
+  }
 }
 
 TEST_P(FusedScaledDistance, ItsForwardDoesNotDependOnWhatIsAskedFor) {
@@ -150,25 +166,49 @@ TEST_P(FusedScaledDistance, ItsForwardDoesNotDependOnWhatIsAskedFor) {
 }
 
 TEST_P(FusedScaledDistance, RepeatsBitForBit) {
-  const auto gradients = [&] {
-    const RoutingInputs inputs = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
-    const Tensor poses =
-        route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused).poses;
-    poses.pow(2).sum().backward();
-    return std::vector<Tensor>{poses.detach(), inputs.children.grad(), inputs.weight.grad()};
-  };
-  const std::vector<Tensor> first = gradients(), second = gradients();
-  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(torch::equal(first[i], second[i]));
+  for (const RoutingGradient gradient : kGradients) {
+    const auto gradients = [&] {
+      const RoutingInputs inputs =
+          RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+      const Tensor poses =
+          route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused, {}, gradient)
+              .poses;
+      poses.pow(2).sum().backward();
+      return std::vector<Tensor>{poses.detach(), inputs.children.grad(), inputs.weight.grad()};
+    };
+    const std::vector<Tensor> first = gradients(), second = gradients();
+    for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(torch::equal(first[i], second[i]));
+  }
 }
 
 TEST_P(FusedScaledDistance, OnlyTheGradientsThatAreWantedAreMade) {
-  const RoutingInputs all = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
-  route_by_distance(problem(), all, Mean::kBatch, KernelPath::kFused).poses.sum().backward();
-  const RoutingInputs one = RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
-  one.weight.requires_grad_(false);
-  route_by_distance(problem(), one, Mean::kBatch, KernelPath::kFused).poses.sum().backward();
-  EXPECT_FALSE(one.weight.grad().defined());
-  EXPECT_TRUE(torch::equal(one.children.grad(), all.children.grad()));
+  for (const RoutingGradient gradient : kGradients) {
+    // 0: children, 1: weight, 2: bias; nothing is left out at 3.
+    const auto gradients_without = [&](int left_out) {
+      const RoutingInputs inputs =
+          RoutingInputs::random(problem()).leaves(torch::kFloat32, device());
+      std::vector<Tensor> leaves = {inputs.children, inputs.weight};
+      if (inputs.bias.defined()) leaves.push_back(inputs.bias);
+      for (size_t i = 0; i < leaves.size(); ++i) leaves[i].requires_grad_(int(i) != left_out);
+      route_by_distance(problem(), inputs, Mean::kBatch, KernelPath::kFused, {}, gradient)
+          .poses.pow(2)
+          .sum()
+          .backward();
+      std::vector<Tensor> gradients;
+      for (const Tensor& leaf : leaves) gradients.push_back(leaf.grad());
+      return gradients;
+    };
+    const std::vector<Tensor> all = gradients_without(3);
+    for (size_t left_out = 0; left_out < all.size(); ++left_out) {
+      const std::vector<Tensor> some = gradients_without(int(left_out));
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (i == left_out)
+          EXPECT_FALSE(some[i].defined());
+        else
+          EXPECT_TRUE(torch::equal(some[i], all[i]));
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, FusedScaledDistance,
@@ -194,6 +234,21 @@ TEST(FusedScaledDistanceFormulas, HalfTheMeanDistanceTakesNineTenths) {
   EXPECT_EQ(kernels::distance_scale(0.8F, 0.0F), 0.0F);
 }
 
+TEST(FusedScaledDistanceFormulas, TheScalesSlopeIsThatOfItsSecant) {
+  const float log_odds = std::log(9.0F * 31), step = 1e-2F;
+  const float secant = (kernels::distance_scale(0.8F + step, log_odds) -
+                        kernels::distance_scale(0.8F - step, log_odds)) /
+                       (2 * step);
+  const float scale = kernels::distance_scale(0.8F, log_odds);
+  EXPECT_NEAR(kernels::distance_scale_slope(scale, log_odds), secant, 1e-3F * secant);
+  EXPECT_EQ(kernels::distance_scale_slope(0.0F, 0.0F), 0.0F);
+}
+
+TEST(FusedScaledDistanceFormulas, AVoteThatIsItsPosePullsNothing) {
+  EXPECT_EQ(kernels::distance_pull(-2.0F, 3.0F, 1.0F, 0.5F), -10.0F);
+  EXPECT_EQ(kernels::distance_pull(-2.0F, 3.0F, 1.0F, 0.0F), 0.0F);
+}
+
 class FusedScaledDistanceCpu : public ::testing::Test {
  protected:
   static Tensor poses_of(const RoutingInputs& inputs, Mean mean = Mean::kBatch) {
@@ -203,13 +258,23 @@ class FusedScaledDistanceCpu : public ::testing::Test {
 };
 
 TEST_F(FusedScaledDistanceCpu, DoesNotDependOnTheNumberOfThreads) {
+  const auto weight_gradient = [&] {
+    const RoutingInputs leaves = inputs_.leaves(torch::kFloat32, "cpu");
+    route_by_distance(kDistanceCases[0], leaves, Mean::kBatch, KernelPath::kFused, {},
+                      RoutingGradient::kFull)
+        .poses.pow(2)
+        .sum()
+        .backward();
+    return leaves.weight.grad();
+  };
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const Tensor one = poses_of(inputs_);
+  const Tensor one = poses_of(inputs_), gradient_of_one = weight_gradient();
   at::set_num_threads(4);
-  const Tensor four = poses_of(inputs_);
+  const Tensor four = poses_of(inputs_), gradient_of_four = weight_gradient();
   at::set_num_threads(threads);
   EXPECT_TRUE(torch::equal(one, four));
+  EXPECT_TRUE(torch::equal(gradient_of_one, gradient_of_four));
 }
 
 TEST_F(FusedScaledDistanceCpu, TakesTensorsThatAreNotContiguous) {
@@ -234,11 +299,6 @@ TEST_F(FusedScaledDistanceCpu, SaysWhatItHasNoKernelFor) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("20x96x8 (Double"), std::string::npos) << error.what();
   }
-  FusedRoutingOptions options;
-  options.full_gradient = true;
-  EXPECT_THROW(fused_scaled_distance_routing(inputs_.children, inputs_.weight, inputs_.bias,
-                                             options, DistanceMean::kBatch),
-               Error);
 }
 
 }  // namespace
