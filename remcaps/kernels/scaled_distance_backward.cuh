@@ -10,17 +10,6 @@
 
 namespace remcaps::kernels::cuda {
 
-template <int kSize>
-__device__ float2 inner_product(const float2 (&a)[kSize], const float2 (&b)[kSize]) {
-  float2 sum = {0, 0};
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    sum.x = fmaf(a[k].x, b[k].x, sum.x);
-    sum.y = fmaf(a[k].y, b[k].y, sum.y);
-  }
-  return sum;
-}
-
 struct LogitGradientArguments {
   const float* u;
   const float* weight;

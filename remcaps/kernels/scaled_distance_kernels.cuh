@@ -8,14 +8,19 @@
 namespace remcaps::kernels::cuda {
 
 template <int kSize>
-__device__ float2 squared_length(const float2 (&x)[kSize]) {
+__device__ float2 inner_product(const float2 (&a)[kSize], const float2 (&b)[kSize]) {
   float2 sum = {0, 0};
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
-    sum.x = fmaf(x[k].x, x[k].x, sum.x);
-    sum.y = fmaf(x[k].y, x[k].y, sum.y);
+    sum.x = fmaf(a[k].x, b[k].x, sum.x);
+    sum.y = fmaf(a[k].y, b[k].y, sum.y);
   }
   return sum;
+}
+
+template <int kSize>
+__device__ float2 squared_length(const float2 (&x)[kSize]) {
+  return inner_product<kSize>(x, x);
 }
 
 // A row [kSize, P] of two images.
