@@ -96,7 +96,7 @@ struct Recipe {
 };
 
 /// The file of a recipe: an existing file as it is, or "fashion-mnist/eff-capsnet" looked up in
-/// $REMCAPS_RECIPES, ./recipes and <prefix>/share/remcaps/recipes. UsageError suggests the nearest.
+/// the places of resource_folders("recipes"). UsageError suggests the nearest.
 std::filesystem::path find_recipe(const std::string& name_or_path);
 
 /// Every recipe that find_recipe() would find by name.

@@ -15,6 +15,13 @@ fs::path program_folder() {
   return error ? fs::path() : program.parent_path();
 }
 
+// Of a program that lies where it was built, in build/<preset>.
+fs::path checkout_of(const fs::path& program_folder) {
+  const fs::path checkout = program_folder.parent_path().parent_path();
+  std::error_code error;
+  return fs::exists(checkout / "CMakePresets.json", error) ? checkout : fs::path();
+}
+
 }  // namespace
 
 std::vector<fs::path> resource_folders(const std::string& kind) {
@@ -25,7 +32,10 @@ std::vector<fs::path> resource_folders(const std::string& kind) {
   if (const char* given = std::getenv(variable.c_str()); given != nullptr && *given != '\0')
     folders.emplace_back(given);
   folders.emplace_back(kind);
-  folders.push_back(program_folder().parent_path() / "share" / "remcaps" / kind);
+  const fs::path program = program_folder();
+  if (const fs::path checkout = checkout_of(program); !checkout.empty())
+    folders.push_back(checkout / kind);
+  folders.push_back(program.parent_path() / "share" / "remcaps" / kind);
   return folders;
 }
 

@@ -8,7 +8,8 @@
 namespace remcaps {
 
 /// Places to look for "recipes" or "models", best first: $REMCAPS_RECIPES or $REMCAPS_MODELS,
-/// ./recipes, and <prefix>/share/remcaps/recipes of an installed program.
+/// ./recipes, recipes/ of the checkout that the program was built in, and
+/// <prefix>/share/remcaps/recipes of an installed program.
 std::vector<std::filesystem::path> resource_folders(const std::string& kind);
 
 }  // namespace remcaps

@@ -177,6 +177,14 @@ TEST_F(CliTest, DescribeNeedsNoData) {
   EXPECT_THAT(table.out, HasSubstr("151,664"));
 }
 
+TEST_F(CliTest, ABuiltProgramFindsItsCheckoutFromAnyFolder) {
+  const fs::path checkout = fs::path(REMCAPS_PROGRAM).parent_path().parent_path().parent_path();
+  if (!fs::exists(checkout / "CMakePresets.json")) GTEST_SKIP() << "built outside its checkout";
+  unsetenv("REMCAPS_RECIPES");
+  const ProgramResult result = remcaps({"describe", "mnist/dr-capsnet"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
   expect_one_line(remcaps({"train", "fashion-mnist/eff-capnet"}), 2,
                   "did you mean fashion-mnist/eff-capsnet?");
