@@ -30,6 +30,12 @@ Tensor margin_loss(const Tensor& activations, const Tensor& labels, const Margin
   return margin_loss(activations, labels, options);
 }
 
+bool finds_all_classes(double loss, int64_t classes, const MarginOptions& options) {
+  const double excess = 1 - options.m_minus;
+  const double highest = options.lambda * static_cast<double>(classes - 1) * excess * excess;
+  return classes > 1 && loss > 0.9 * highest;
+}
+
 Tensor reconstruction_loss(const Tensor& reconstruction, const Tensor& images) {
   check(reconstruction.numel() == images.numel(),
         "reconstruction loss: reconstruction {} and images {} differ in size",

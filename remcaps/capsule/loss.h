@@ -31,6 +31,11 @@ Tensor margin_loss(const Tensor& activations, const Tensor& labels, const Margin
 Tensor margin_losses(const Tensor& activations, const Tensor& labels,
                      const MarginOptions& options = {});
 
+/// Whether a mean margin loss is that of a network which finds every class in every image. Squash
+/// has next to no gradient there: a network that a too high learning rate brought there seldom
+/// returns.
+bool finds_all_classes(double loss, int64_t classes, const MarginOptions& options);
+
 /// Squared errors summed over each image, mean over the batch; both [B, ...] in normalised space.
 /// The published weight is 0.0005.
 Tensor reconstruction_loss(const Tensor& reconstruction, const Tensor& images);

@@ -7,6 +7,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/capsule/loss.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/interrupt.h"
@@ -251,6 +252,7 @@ void Trainer::end_epoch() {
     save_weights(folder_.epoch(progress_.epoch), *model_, weights_info(progress_.epoch));
   metrics_->append(record);
   display_.end_epoch(record, improved);
+  warn_if_saturated(record);
 
   ++progress_.epoch;
   progress_.position = 0;
@@ -260,6 +262,17 @@ void Trainer::end_epoch() {
     return;
   save_weights(folder_.last(), *model_, weights_info(progress_.epoch - 1));
   save_state_now();
+}
+
+void Trainer::warn_if_saturated(const EpochRecord& record) const {
+  const bool saturated = finds_all_classes(record.validation_loss, model_->classes(),
+                                           recipe_.loss.margin(record.epoch));
+  if (record.epoch == 0 && saturated)
+    fmt::print(
+        stderr,
+        "warning: after the first epoch every class is found in every image (validation loss "
+        "{:.2f}); train.lr {} is probably too high\n",
+        record.validation_loss, recipe_.train.lr);
 }
 
 void Trainer::validate(EpochRecord& record) {

@@ -59,6 +59,7 @@ class Trainer {
   void train_epoch();
   void train_step();
   void end_epoch();
+  void warn_if_saturated(const EpochRecord& record) const;
   void validate(EpochRecord& record);
   void prune(EpochRecord& record);
   void measure_test(EpochRecord& record);

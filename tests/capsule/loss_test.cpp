@@ -21,6 +21,19 @@ TEST(MarginLoss, IsTheMeanOfTheLossesOfTheImages) {
   EXPECT_NEAR(losses.mean().item<double>(), margin_loss(activations, labels).item<double>(), 1e-7);
 }
 
+TEST(MarginLoss, KnowsANetworkThatFindsEveryClass) {
+  const MarginOptions margins;
+  const Tensor labels = torch::tensor({0, 3, 1}, torch::kInt64);
+  const auto loss = [&](double length) {
+    return margin_loss(torch::full({3, 5}, length), labels, margins).item<double>();
+  };
+  EXPECT_TRUE(finds_all_classes(loss(1.0), 5, margins));
+  EXPECT_TRUE(finds_all_classes(loss(0.97), 5, margins));
+  EXPECT_FALSE(finds_all_classes(loss(0.8), 5, margins));
+  EXPECT_FALSE(finds_all_classes(loss(0.0), 5, margins));
+  EXPECT_FALSE(finds_all_classes(loss(1.0), 1, margins));
+}
+
 TEST(MarginLoss, RefusesLabelsOfAnotherBatch) {
   EXPECT_THROW(margin_loss(torch::rand({5, 4}), torch::zeros({3}, torch::kInt64)), Error);
 }

@@ -153,6 +153,15 @@ TEST_F(CliTest, SeveralSeedsInOneCommand) {
   EXPECT_TRUE(fs::exists(folder_ / "many" / "seed-2" / "summary.json"));
 }
 
+TEST_F(CliTest, ATooHighLearningRateIsPointedOut) {
+  const ProgramResult result = remcaps(
+      {"train", "fashion-mnist/dr-capsnet", "--epochs", "1", "--out", "saturated", "--set",
+       "train.lr=0.1", "--set", "model.conv_channels=16", "--set", "dataset.limit_train=384",
+       "--set", "dataset.validation=64", "--set", "dataset.limit_test=64"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("train.lr 0.1 is probably too high"));
+}
+
 TEST_F(CliTest, FullDiskIsOneLineAndLeavesNothingHalfWritten) {
   Program::Options options;
   options.file_limit = 300'000;  // less than one file of weights
