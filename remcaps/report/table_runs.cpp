@@ -11,15 +11,24 @@ using nlohmann::json;
 
 namespace {
 
-// One text per run, joined; runs that say the same say it once.
+// One text per run, joined. Runs that say the same say it once; what not all of them say has the
+// seeds it is true of behind it.
 template <typename Text>
 std::string each_once(const std::vector<RunResult>& runs, const Text& text) {
-  std::vector<std::string> parts;
+  std::vector<std::pair<std::string, std::vector<int64_t>>> said;
   for (const RunResult& run : runs) {
-    std::string part = text(run);
-    if (!part.empty() && std::find(parts.begin(), parts.end(), part) == parts.end())
-      parts.push_back(std::move(part));
+    const std::string words = text(run);
+    if (words.empty()) continue;
+    const auto same = [&](const auto& other) { return other.first == words; };
+    auto found = std::find_if(said.begin(), said.end(), same);
+    if (found == said.end()) found = said.insert(said.end(), {words, {}});
+    found->second.push_back(run.seed);
   }
+  std::vector<std::string> parts;
+  for (const auto& [words, seeds] : said)
+    parts.push_back(seeds.size() == runs.size()
+                        ? words
+                        : fmt::format("{} (seed {})", words, fmt::join(seeds, ", ")));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 

@@ -153,10 +153,11 @@ TEST_F(TableTest, SaysWhatRanHowLongAndWhyItStopped) {
   };
   write(1, "patience", 300);
   write(3, "minutes", 57);
-  EXPECT_THAT(render_table(paper_table("mnist"), results(), "markdown"),
-              HasSubstr("| mnist/dr-capsnet | 1, 3 | 300, 57 | 6:00 | NVIDIA H200 | 99.00 ± 0.00 |"
-                        "  |  | 0 | stopped by time limit at epoch 57; precision=bf16; half of the "
-                        "images |"));
+  EXPECT_THAT(
+      render_table(paper_table("mnist"), results(), "markdown"),
+      HasSubstr("| mnist/dr-capsnet | 1, 3 | 300, 57 | 6:00 | NVIDIA H200 | 99.00 ± 0.00 |"
+                "  |  | 0 | stopped by time limit at epoch 57 (seed 3); precision=bf16; half "
+                "of the images |"));
 }
 
 TEST_F(TableTest, CellsAreAsManyAsColumnsInEveryTable) {
