@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "remcaps/base/error.h"
+
 #if defined(REMCAPS_CUDA)
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -136,8 +138,19 @@ void products_in_float32(const torch::Tensor& a, const torch::Tensor& b, torch::
   out.copy_(at::bmm(a, b));
 }
 
+void require_whole_gpu_for_bf16() {
+  const char* share = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  if (share == nullptr || *share == '\0') return;
+  check(
+      std::atof(share) >= 100,
+      "precision bf16 on {} % of a GPU (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE): cuBLAS leaves parts of "
+      "its bfloat16 products unwritten there; unset it, or take tf32",
+      share);
+}
+
 Autocast::Autocast(bool on, torch::Device device) : on_(on), type_(device.type()) {
   if (!on_) return;
+  if (device.is_cuda()) require_whole_gpu_for_bf16();
   at::autocast::increment_nesting();
   use_bfloat16(type_);
   switch_autocast(type_, true);

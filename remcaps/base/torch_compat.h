@@ -32,7 +32,12 @@ void set_deterministic(bool on);
 /// before 2.8 rounds bfloat16 products to their type first.
 void products_in_float32(const torch::Tensor& a, const torch::Tensor& b, torch::Tensor out);
 
-/// bfloat16 autocast on one device as long as it lives; does nothing where `on` is false.
+/// Refuses a share of a GPU (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE below 100) to bfloat16: cuBLAS 13.0
+/// leaves parts of its bfloat16 products unwritten there, and whatever lay in memory is the result.
+void require_whole_gpu_for_bf16();
+
+/// bfloat16 autocast on one device as long as it lives; does nothing where `on` is false. A GPU
+/// has to be there as a whole.
 class Autocast {
  public:
   Autocast(bool on, torch::Device device);

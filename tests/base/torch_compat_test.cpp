@@ -1,0 +1,41 @@
+#include "remcaps/base/torch_compat.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "remcaps/base/error.h"
+
+namespace remcaps {
+namespace {
+
+class GpuShareTest : public ::testing::Test {
+ protected:
+  ~GpuShareTest() override { unsetenv(kName); }
+  static constexpr const char* kName = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
+};
+
+TEST_F(GpuShareTest, IsRefusedToBf16) {
+  for (const char* share : {"40", "99.5", "0"}) {
+    setenv(kName, share, 1);
+    try {
+      require_whole_gpu_for_bf16();
+      ADD_FAILURE() << share;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(std::string(share) + " % of a GPU"));
+    }
+  }
+}
+
+TEST_F(GpuShareTest, WholeGpuIsNot) {
+  unsetenv(kName);
+  EXPECT_NO_THROW(require_whole_gpu_for_bf16());
+  for (const char* share : {"", "100", "100.0"}) {
+    setenv(kName, share, 1);
+    EXPECT_NO_THROW(require_whole_gpu_for_bf16()) << share;
+  }
+}
+
+}  // namespace
+}  // namespace remcaps
