@@ -53,6 +53,13 @@ std::string training_text(const json& training) {
   return stopped.empty() ? text : fmt::format("{}, ended by {}", text, stopped);
 }
 
+// Of every routing layer; 0 is one whose couplings stay as they are.
+std::string levels_text(const std::vector<int64_t>& levels) {
+  std::vector<std::string> parts;
+  for (const int64_t k : levels) parts.push_back(k > 0 ? std::to_string(k) : "none");
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 std::string card_rows(const json& numbers) {
   std::string text = "| | |\n|---|---|\n";
   const auto row = [&text](const std::string& what, const std::string& value) {
@@ -75,7 +82,7 @@ std::string card_rows(const json& numbers) {
   if (numbers.contains("accuracy_quantized")) {
     row("with quantized couplings",
         fmt::format("{}, K = {}", percent("accuracy_quantized"),
-                    fmt::join(numbers.at("levels").get<std::vector<int64_t>>(), ", ")));
+                    levels_text(numbers.at("levels").get<std::vector<int64_t>>())));
     row("entropy of the parse trees",
         fmt::format("{:.2f} ± {:.2f} bits over classes", numbers.at("entropy").get<double>(),
                     numbers.at("entropy_std_over_classes").get<double>()));
