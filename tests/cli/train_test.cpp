@@ -174,6 +174,14 @@ TEST_F(CliTest, FullDiskIsOneLineAndLeavesNothingHalfWritten) {
   }
 }
 
+TEST_F(CliTest, TheFusedKernelsAgreeWithTheirPlainTwins) {
+  const ProgramResult result = remcaps({"check", "--device", "cpu", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json findings = json::parse(result.out);
+  EXPECT_EQ(findings["failed"], 0);
+  EXPECT_THAT(findings.dump(), HasSubstr("convolution: weights' gradient"));
+}
+
 TEST_F(CliTest, DescribeNeedsNoData) {
   const ProgramResult result =
       remcaps({"describe", "mnist/dr-capsnet", "--batch", "128", "--json"});
