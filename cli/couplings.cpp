@@ -136,7 +136,7 @@ void add_couplings(CLI::App& app) {
   command->add_option("--levels", options->levels,
                       "K of the quantizer, one or one per routing layer (default: the recipe's)");
   command->add_option("--limit", options->limit, "Only the first N images (default: all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_flag("--all", options->all,
                     "The whole matrices of every routing layer too, not only the predicted "
                     "class's column of the last");

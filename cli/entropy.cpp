@@ -197,7 +197,7 @@ void add_entropy(CLI::App& app) {
                       "(default: the recipe's)");
   command->add_option("--trees", options->trees, "Print the N most frequent trees of each class")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--save", options->save, "Write the dictionary to a safetensors file");
   command->footer(
       "Example:\n  remcaps entropy runs/mnist/dr-capsnet-rem/seed-42 --levels 11 --json");

@@ -134,16 +134,16 @@ void add_explain(CLI::App& app) {
   command
       ->add_option("--threshold", options->threshold,
                    "Couplings above it are part of a tree (default: 1 / capsules of the layer)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(between(0, 1));
   command->add_flag("--weak-edges", options->options.tree_options.weak_edges,
                     "Show connections below the threshold too");
   command
       ->add_option(
           "--levels", options->levels,
           "Quantization levels, one or one per routing layer; 0: none (default: the recipe's)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--range", options->options.range, "How far --perturb moves a dimension")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");

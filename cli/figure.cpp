@@ -54,22 +54,22 @@ void add_figure(CLI::App& app) {
   command->add_option("--split", options->options.split, "train, validation, test or another")
       ->capture_default_str();
   command->add_option("--limit", options->options.limit, "Measure only the first so many images")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   command->add_option(
       "--image", options->options.images,
       "Places in the split of the images to show (default: the first of each class)");
   command->add_option("--levels", options->options.levels, "levels: the K to try")
-      ->check(CLI::Range(2, 1000));
+      ->check(between(2, 1000));
   command->add_option("--layer", options->options.layer,
                       "saliency...: this routing layer's children (default: the last on a grid)");
   command
       ->add_option("--threshold", options->threshold,
                    "parse-tree...: couplings above it count (default: 1 / capsules of the layer)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(between(0, 1));
   command->add_flag("--weak-edges", options->options.tree.weak_edges,
                     "parse-tree...: show connections below the threshold too");
   command->add_option("--range", options->options.range, "perturbations: how far a dimension moves")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--masks", options->options.masks,
                       "object-share: the masks (default: beside the data file)");

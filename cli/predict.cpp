@@ -68,7 +68,7 @@ void add_predict(CLI::App& app) {
       ->required();
   command->add_option("images", options->images, "PNG or JPEG files")->required();
   command->add_option("--top", options->top, "How many classes to list")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object on stdout");

@@ -21,7 +21,7 @@ void RunOptions::add_to(CLI::App& command) {
                      "Another checkpoint of the run: best, last or epoch-NNNN");
   command.add_option("--batch", batch, "Images per forward pass")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+      ->check(between(1, 65536));
   command
       .add_option("--precision", precision,
                   "float32, tf32 or bf16 (default: on a GPU the run's, on a CPU float32)")

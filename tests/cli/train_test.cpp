@@ -219,6 +219,10 @@ TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
   expect_one_line(remcaps({"train", "fashion-mnist/eff-capsnet", "--seed", "1", "--seeds", "1,2"}),
                   2, "--seed");
   expect_one_line(remcaps({"eval"}), 2, "run");
+  expect_one_line(remcaps({"predict", "run", "a.png", "--top", "0"}), 2,
+                  "--top: 0; expected 1 or more (");
+  expect_one_line(remcaps({"eval", "run", "--batch", "many"}), 2,
+                  "--batch: many; expected 1 to 65536 (");
   expect_one_line(remcaps({"resume", "nowhere"}), 1, "nowhere: no such run folder");
 }
 
