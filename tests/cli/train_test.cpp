@@ -174,6 +174,15 @@ TEST_F(CliTest, FullDiskIsOneLineAndLeavesNothingHalfWritten) {
   }
 }
 
+TEST_F(CliTest, AResultThatCannotBePrintedIsAnError) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"describe", "mnist/dr-capsnet"}, {"table", "list"}, {"train", "--help"}}) {
+    const ProgramResult result = remcaps(arguments, {.file_limit = 100});
+    EXPECT_EQ(result.exit_code, 1) << arguments[0];
+    EXPECT_THAT(result.err, HasSubstr("cannot write"));
+  }
+}
+
 TEST_F(CliTest, TheFusedKernelsAgreeWithTheirPlainTwins) {
   const ProgramResult result = remcaps({"check", "--device", "cpu", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -219,6 +228,9 @@ TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
   expect_one_line(remcaps({"train", "fashion-mnist/eff-capsnet", "--seed", "1", "--seeds", "1,2"}),
                   2, "--seed");
   expect_one_line(remcaps({"eval"}), 2, "run");
+  expect_one_line(remcaps({"juggle"}), 2, "unknown command juggle");
+  expect_one_line(remcaps({"data", "juggle"}), 2, "unknown command juggle");
+  expect_one_line(remcaps({"data"}), 2, "subcommand is required");
   expect_one_line(remcaps({"predict", "run", "a.png", "--top", "0"}), 2,
                   "--top: 0; expected 1 or more (");
   expect_one_line(remcaps({"eval", "run", "--batch", "many"}), 2,
