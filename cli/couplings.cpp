@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/tensors/safetensors.h"
@@ -74,10 +75,10 @@ void run_couplings(const CouplingsCommand& command) {
   std::vector<int64_t> levels;
   if (!command.levels.empty()) levels = parse_levels(command.levels);
   const LoadedRun run = command.run.load();
+  prepare_output(command.out);
   const DataSplits data = run.load_data(command.run.place.data);
   const BatchSource source = run.source(data, command.run.split);
-  const Quantizers quantizers = quantizers_of(
-      run, command.levels.empty() ? std::vector<int64_t>{} : parse_levels(command.levels));
+  const Quantizers quantizers = quantizers_of(run, levels);
   check(!quantizers.empty() && quantizers.back().has_value(),
         "the last routing layer of {} is not quantized (its K is 0): give --levels",
         run.weights.string());
