@@ -80,6 +80,8 @@ TEST_F(WrongRemArguments, AreExplainedInOneLine) {
                   "eleven");
   expect_one_line(remcaps({"couplings", "run", "--out", "x", "--levels", "1"}), 2, "2 to 256");
   expect_one_line(remcaps({"entropy", "nowhere", "--device", "cpu"}), 1, "nowhere");
+  expect_one_line(remcaps({"couplings", "run", "--out", "x", "--levels", "auto"}), 2,
+                  "auto is no number of levels; expected 2 to 256");
   expect_one_line(remcaps({"table", "minst"}), 2, "did you mean mnist?");
   expect_one_line(remcaps({"reproduce", "mian"}), 2, "did you mean main?");
 }
