@@ -97,6 +97,7 @@ void run_explain(ExplainCommand command) {
   std::vector<int64_t> levels;
   if (!command.levels.empty()) levels = parse_levels(command.levels);
   LoadedRun run = load_run(command.run, parse_device(command.place.device));
+  run.compute_in("float32");
   if (!levels.empty()) run.recipe.quantize.levels = levels;
   if (command.threshold >= 0) command.options.tree_options.threshold = command.threshold;
   nlohmann::json all = nlohmann::json::array();
@@ -164,7 +165,9 @@ void add_explain(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
       "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png test:0..9 --out "
-      "explained\n\nWithout --saliency, --tree and --perturb it writes all the network can show.");
+      "explained\n\nWithout --saliency, --tree and --perturb it writes all the network can show. "
+      "It "
+      "computes in\nfloat32, whatever precision the run was trained in.");
   command->callback([options] { run_explain(*options); });
 }
 
