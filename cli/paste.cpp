@@ -35,7 +35,7 @@ void add_paste(CLI::App& app) {
   command->footer(
       "Example:\n  remcaps paste pasted.safetensors\n"
       "  remcaps train fashion-mnist/dr-capsnet --set dataset.name=folder "
-      "dataset.folder=pasted.safetensors --out runs/pasted/dr-capsnet\n"
+      "--set dataset.folder=pasted.safetensors --out runs/pasted/dr-capsnet\n"
       "  remcaps figure object-share runs/pasted/dr-capsnet/seed-42");
   command->callback([options] {
     if (options->out.extension() != ".safetensors")

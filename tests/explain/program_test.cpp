@@ -69,6 +69,7 @@ TEST_F(ExplainProgram, BadInputGetsOneLine) {
   expect_one_line({"figure", "salienzy", grid}, 2, "did you mean saliency?");
   expect_one_line({"figure", "perturbations", layered}, 1, "without a decoder");
   expect_one_line({"figure", "saliency", grid, "--image", "3-4"}, 2, "--image 3-4");
+  expect_one_line({"figure", "entropy", "zoo:mnist/any"}, 1, "zoo has no run folder");
 }
 
 TEST_F(ExplainProgram, AMisspeltImageStopsItBeforeAnythingIsWritten) {
