@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/base/text.h"
@@ -81,14 +82,14 @@ void add_task(CLI::App& bench, BenchmarkTask task, const std::string& name,
   command->add_option("--shape", options->shape, "A data set: the shape of its images, its classes")
       ->capture_default_str();
   command->add_option("--batch", options->batch, "Images in a batch")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--precision", options->precision, "float32, tf32 or bf16")
       ->capture_default_str();
   command->add_option("--kernels", options->kernels, "fused or reference")->capture_default_str();
   command->add_option("--seconds", options->seconds, "How long to measure")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command
       ->add_option("--trace", options->trace,

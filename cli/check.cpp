@@ -30,6 +30,11 @@ struct Finding {
   bool passed() const { return error <= tolerance; }  // false for NaN
 };
 
+// The same values twice: leaves of the fused path's graph and of its plain twin's.
+struct Leaves {
+  std::vector<Tensor> fused, plain;
+};
+
 // Collects findings; plain results are float64 on the CPU.
 class Checker {
  public:
@@ -38,11 +43,13 @@ class Checker {
   const torch::Device& device() const { return device_; }
   const std::vector<Finding>& findings() const { return findings_; }
 
-  Tensor fused_leaf(const Tensor& values) const {
-    return values.to(device_, torch::kFloat32).clone().requires_grad_();
-  }
-  static Tensor plain_leaf(const Tensor& values) {
-    return values.to(torch::kFloat64).clone().requires_grad_();
+  Leaves leaves(const std::vector<Tensor>& values) const {
+    Leaves result;
+    for (const Tensor& tensor : values) {
+      result.fused.push_back(tensor.to(device_, torch::kFloat32).clone().requires_grad_());
+      result.plain.push_back(tensor.to(torch::kFloat64).clone().requires_grad_());
+    }
+    return result;
   }
 
   void compare(const std::string& path, const std::string& shape, const Tensor& fused,
@@ -52,6 +59,15 @@ class Checker {
     const double largest = expected.abs().max().item<double>();
     const double difference = (found - expected).abs().max().item<double>();
     findings_.push_back({path, shape, difference / (largest + 1e-12), tolerance});
+  }
+
+  /// `named`: whose gradient ("weights'"), and which leaf that is.
+  void compare_gradients(const std::string& path, const std::string& shape, const Leaves& leaves,
+                         const std::vector<std::pair<std::string, size_t>>& named,
+                         double tolerance) {
+    for (const auto& [whose, leaf] : named)
+      compare(fmt::format("{}: {} gradient", path, whose), shape, leaves.fused[leaf].grad(),
+              leaves.plain[leaf].grad(), tolerance);
   }
 
  private:
@@ -85,36 +101,31 @@ void check_routing(Checker& checker, const RoutingCase& c) {
   RoutingRequest request;
   if (c.quantize) request.quantizer = Quantizer::uniform(11);
 
-  const auto run = [&](const std::vector<Tensor>& leaves, KernelPath kernels) {
+  const auto run = [&](const std::vector<Tensor>& inputs, KernelPath kernels) {
     RoutingOptions options = DynamicRouting{.gradient = c.gradient, .kernels = kernels};
     if (c.by_distance) options = ScaledDistanceRouting{.gradient = c.gradient, .kernels = kernels};
-    const RoutingResult result = route(leaves[0], leaves[1], leaves[2], options, request);
+    const RoutingResult result = route(inputs[0], inputs[1], inputs[2], options, request);
     (result.poses * direction.to(result.poses.options())).sum().backward();
     return result;
   };
-  const std::vector<Tensor> fused = {checker.fused_leaf(children), checker.fused_leaf(weight),
-                                     checker.fused_leaf(bias)};
-  const std::vector<Tensor> plain = {Checker::plain_leaf(children), Checker::plain_leaf(weight),
-                                     Checker::plain_leaf(bias)};
-  const RoutingResult found = run(fused, KernelPath::kFused);
-  const RoutingResult expected = run(plain, KernelPath::kReference);
+  const Leaves leaves = checker.leaves({children, weight, bias});
+  const RoutingResult found = run(leaves.fused, KernelPath::kFused);
+  const RoutingResult expected = run(leaves.plain, KernelPath::kReference);
   const std::string shape = shape_of(c), name = c.by_distance ? "scaled distance" : "routing";
   // A coupling that lies on an edge of the quantizer may fall to either side.
   const double tolerance = c.quantize ? 2e-2 : 1e-4;
   checker.compare(name + ": poses", shape, found.poses, expected.poses, tolerance);
   checker.compare(name + ": couplings", shape, found.coupling, expected.coupling,
                   c.quantize ? 0.2 : 1e-4);
-  checker.compare(name + ": children's gradient", shape, fused[0].grad(), plain[0].grad(),
-                  tolerance);
-  checker.compare(name + ": weights' gradient", shape, fused[1].grad(), plain[1].grad(), tolerance);
-  checker.compare(name + ": biases' gradient", shape, fused[2].grad(), plain[2].grad(), tolerance);
+  checker.compare_gradients(name, shape, leaves,
+                            {{"children's", 0}, {"weights'", 1}, {"biases'", 2}}, tolerance);
 }
 
 void check_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim, int64_t side) {
   const Tensor values = torch::randn({batch, types * dim, side, side});
-  const Tensor fused = checker.fused_leaf(values), plain = Checker::plain_leaf(values);
-  const Tensor found = fused_primary_squash(fused, types, dim, 1e-6);
-  const Tensor expected = squash(plain.reshape({batch, types, dim, side * side}), {2})
+  const Leaves leaves = checker.leaves({values});
+  const Tensor found = fused_primary_squash(leaves.fused[0], types, dim, 1e-6);
+  const Tensor expected = squash(leaves.plain[0].reshape({batch, types, dim, side * side}), {2})
                               .transpose(2, 3)
                               .reshape({batch, types * side * side, dim});
   found.pow(3).sum().backward();
@@ -122,7 +133,7 @@ void check_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim, i
   const std::string shape =
       fmt::format("{} x {} types x {}D, {}x{}", batch, types, dim, side, side);
   checker.compare("primary squash: capsules", shape, found, expected, 1e-5);
-  checker.compare("primary squash: map's gradient", shape, fused.grad(), plain.grad(), 1e-5);
+  checker.compare_gradients("primary squash", shape, leaves, {{"map's", 0}}, 1e-5);
 }
 
 // A map squashed where it lies, in the layout a GPU's convolutions leave it in.
@@ -130,16 +141,17 @@ void check_channel_squash(Checker& checker, int64_t batch, int64_t types, int64_
                           int64_t side) {
   const Tensor values =
       torch::randn({batch, types * dim, side, side}).contiguous(torch::MemoryFormat::ChannelsLast);
-  const Tensor fused = checker.fused_leaf(values), plain = Checker::plain_leaf(values);
+  const Leaves leaves = checker.leaves({values});
   const Squash squash{Squash::Form::kNorm, 1e-8};
-  const Tensor found = squash_channels(fused, types, dim, squash, KernelPath::kFused);
-  const Tensor expected = squash_channels(plain, types, dim, squash, KernelPath::kReference);
+  const Tensor found = squash_channels(leaves.fused[0], types, dim, squash, KernelPath::kFused);
+  const Tensor expected =
+      squash_channels(leaves.plain[0], types, dim, squash, KernelPath::kReference);
   found.pow(3).sum().backward();
   expected.pow(3).sum().backward();
   const std::string shape =
       fmt::format("{} x {} types x {}D, {}x{}", batch, types, dim, side, side);
   checker.compare("channel squash: map", shape, found, expected, 1e-5);
-  checker.compare("channel squash: map's gradient", shape, fused.grad(), plain.grad(), 1e-5);
+  checker.compare_gradients("channel squash", shape, leaves, {{"map's", 0}}, 1e-5);
 }
 
 void check_conv3d_routing(Checker& checker, int64_t batch, int64_t types, int64_t dim, int64_t side,
@@ -149,106 +161,97 @@ void check_conv3d_routing(Checker& checker, int64_t batch, int64_t types, int64_
   const Tensor conv_bias = torch::randn({types * dim}) * 0.1;
   const Tensor bias = torch::randn({types, dim}) * 0.1;
   const Tensor direction = torch::randn({batch, types, dim, side, side});
-  const auto run = [&](const std::vector<Tensor>& leaves, KernelPath kernels) {
+  const auto run = [&](const std::vector<Tensor>& inputs, KernelPath kernels) {
     Conv3dRouting options = routing;
     options.kernels = kernels;
     const RoutingResult result =
-        conv3d_routing(leaves[0], leaves[1], leaves[2], leaves[3], dim, dim, options);
+        conv3d_routing(inputs[0], inputs[1], inputs[2], inputs[3], dim, dim, options);
     (result.poses * direction.to(result.poses.options())).sum().backward();
     return result;
   };
-  std::vector<Tensor> fused, plain;
-  for (const Tensor& values : {children, weight, conv_bias, bias}) {
-    fused.push_back(checker.fused_leaf(values));
-    plain.push_back(Checker::plain_leaf(values));
-  }
-  const RoutingResult found = run(fused, KernelPath::kFused);
-  const RoutingResult expected = run(plain, KernelPath::kReference);
+  const Leaves leaves = checker.leaves({children, weight, conv_bias, bias});
+  const RoutingResult found = run(leaves.fused, KernelPath::kFused);
+  const RoutingResult expected = run(leaves.plain, KernelPath::kReference);
   const std::string shape =
       fmt::format("{} x {} types x {}D, {}x{}{}", batch, types, dim, side, side,
                   routing.gradient == RoutingGradient::kFull ? ", full gradient" : "");
   checker.compare("3-D routing: poses", shape, found.poses, expected.poses, 1e-4);
   checker.compare("3-D routing: couplings", shape, found.coupling, expected.coupling, 1e-4);
-  checker.compare("3-D routing: children's gradient", shape, fused[0].grad(), plain[0].grad(),
-                  1e-4);
-  checker.compare("3-D routing: weights' gradient", shape, fused[1].grad(), plain[1].grad(), 1e-4);
-  checker.compare("3-D routing: biases' gradient", shape, fused[3].grad(), plain[3].grad(), 1e-4);
+  checker.compare_gradients("3-D routing", shape, leaves,
+                            {{"children's", 0}, {"weights'", 1}, {"biases'", 3}}, 1e-4);
 }
 
 void check_margin_loss(Checker& checker, int64_t batch, int64_t classes) {
   const Tensor values = torch::rand({batch, classes});
   const Tensor labels = torch::randint(classes, {batch}, torch::kInt64);
-  const Tensor fused = checker.fused_leaf(values), plain = Checker::plain_leaf(values);
+  const Leaves leaves = checker.leaves({values});
   const MarginOptions margins;
-  const Tensor found = fused_margin_loss(fused, labels.to(checker.device()), margins.m_plus,
-                                         margins.m_minus, margins.lambda);
-  const Tensor expected = margin_loss(plain, labels, margins);
+  const Tensor found = fused_margin_loss(leaves.fused[0], labels.to(checker.device()),
+                                         margins.m_plus, margins.m_minus, margins.lambda);
+  const Tensor expected = margin_loss(leaves.plain[0], labels, margins);
   found.backward();
   expected.backward();
   const std::string shape = fmt::format("{} x {} classes", batch, classes);
   checker.compare("margin loss: loss", shape, found, expected, 1e-5);
-  checker.compare("margin loss: gradient", shape, fused.grad(), plain.grad(), 1e-5);
+  checker.compare_gradients("margin loss", shape, leaves, {{"activations'", 0}}, 1e-5);
 }
 
-std::string convolution_text(const Tensor& map, const Tensor& weight, int64_t stride) {
-  return fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", map.size(0), map.size(1),
-                     map.size(2), map.size(3), weight.size(0), weight.size(2), weight.size(3),
-                     stride);
+struct ConvolutionCase {
+  int64_t batch, channels, side, filters, kernel, stride;
+};
+
+std::string shape_of(const ConvolutionCase& c) {
+  return fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", c.batch, c.channels, c.side, c.side,
+                     c.filters, c.kernel, c.kernel, c.stride);
+}
+
+// Map, weights and biases.
+std::vector<Tensor> random_values(const ConvolutionCase& c) {
+  const Tensor map = torch::randn({c.batch, c.channels, c.side, c.side});
+  const Tensor weight = torch::randn({c.filters, c.channels, c.kernel, c.kernel}) * 0.05;
+  return {map, weight, torch::randn({c.filters})};
 }
 
 // On the CPU; a GPU has strip convolutions and cuDNN.
-void check_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
-                       int64_t filters, int64_t kernel, int64_t stride) {
+void check_convolution(Checker& checker, const ConvolutionCase& c) {
   if (!checker.device().is_cpu()) return;
-  const bool images = channels < 8;  // which need no gradient
-  const Tensor map = torch::randn({batch, channels, side, side});
-  const Tensor weight = torch::randn({filters, channels, kernel, kernel}) * 0.05;
-  const Tensor bias = torch::randn({filters});
-  const std::vector<Tensor> fused = {checker.fused_leaf(map).requires_grad_(!images),
-                                     checker.fused_leaf(weight), checker.fused_leaf(bias)};
-  const std::vector<Tensor> plain = {Checker::plain_leaf(map).requires_grad_(!images),
-                                     Checker::plain_leaf(weight), Checker::plain_leaf(bias)};
-  const Tensor found = fast_convolution(fused[0], fused[1], fused[2], {stride, stride});
-  const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], stride);
+  const Leaves leaves = checker.leaves(random_values(c));
+  const auto& [fused, plain] = leaves;
+  const bool images = c.channels < 8;  // which need no gradient
+  fused[0].requires_grad_(!images);
+  plain[0].requires_grad_(!images);
+  const Tensor found = fast_convolution(fused[0], fused[1], fused[2], {c.stride, c.stride});
+  const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], c.stride);
   found.pow(2).sum().backward();
   expected.pow(2).sum().backward();
-  const std::string shape = convolution_text(map, weight, stride);
-  checker.compare("convolution: map", shape, found, expected, 1e-5);
-  if (!images)
-    checker.compare("convolution: map's gradient", shape, fused[0].grad(), plain[0].grad(), 1e-5);
-  checker.compare("convolution: weights' gradient", shape, fused[1].grad(), plain[1].grad(), 1e-5);
-  checker.compare("convolution: biases' gradient", shape, fused[2].grad(), plain[2].grad(), 1e-5);
+  const std::string name = "convolution", shape = shape_of(c);
+  checker.compare(name + ": map", shape, found, expected, 1e-5);
+  if (!images) checker.compare_gradients(name, shape, leaves, {{"map's", 0}}, 1e-5);
+  checker.compare_gradients(name, shape, leaves, {{"weights'", 1}, {"biases'", 2}}, 1e-5);
 }
 
 // On a GPU, where its products are made in tf32 only if the process asked for it.
-void check_strip_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
-                             int64_t filters, int64_t kernel, int64_t stride) {
+void check_strip_convolution(Checker& checker, const ConvolutionCase& c) {
   if (!checker.device().is_cuda()) return;
-  const Tensor map = torch::randn({batch, channels, side, side});
-  const Tensor weight = torch::randn({filters, channels, kernel, kernel}) * 0.05;
-  const Tensor bias = torch::randn({filters});
-  const std::vector<Tensor> fused = {checker.fused_leaf(map), checker.fused_leaf(weight),
-                                     checker.fused_leaf(bias)};
-  const std::vector<Tensor> plain = {Checker::plain_leaf(map), Checker::plain_leaf(weight),
-                                     Checker::plain_leaf(bias)};
+  const Leaves leaves = checker.leaves(random_values(c));
+  const auto& [fused, plain] = leaves;
   const Tensor found =
-      strip_convolution({.stride = {stride, stride}}, fused[0], fused[1], fused[2]);
-  const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], stride);
+      strip_convolution({.stride = {c.stride, c.stride}}, fused[0], fused[1], fused[2]);
+  const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], c.stride);
   found.pow(2).sum().backward();
   expected.pow(2).sum().backward();
-  const std::string shape = convolution_text(map, weight, stride);
-  checker.compare("strip convolution: map", shape, found, expected, 1e-5);
-  for (const auto& [what, which] : {std::pair{"map's", 0}, {"weights'", 1}, {"biases'", 2}})
-    checker.compare(fmt::format("strip convolution: {} gradient", what), shape, fused[which].grad(),
-                    plain[which].grad(), 1e-5);
+  const std::string name = "strip convolution", shape = shape_of(c);
+  checker.compare(name + ": map", shape, found, expected, 1e-5);
+  checker.compare_gradients(name, shape, leaves, {{"map's", 0}, {"weights'", 1}, {"biases'", 2}},
+                            1e-5);
 }
 
 // On a GPU; elsewhere libtorch adds it.
 void check_channel_bias(Checker& checker, int64_t batch, int64_t channels, int64_t side) {
   if (!checker.device().is_cuda()) return;
-  const Tensor map = torch::randn({batch, channels, side, side}), bias = torch::randn({channels});
-  const std::vector<Tensor> fused = {checker.fused_leaf(map), checker.fused_leaf(bias)};
-  const std::vector<Tensor> plain = {Checker::plain_leaf(map), Checker::plain_leaf(bias)};
+  const Leaves leaves =
+      checker.leaves({torch::randn({batch, channels, side, side}), torch::randn({channels})});
+  const auto& [fused, plain] = leaves;
   const Tensor found =
       add_channel_bias(fused[0].clone(torch::MemoryFormat::ChannelsLast), fused[1]);
   const Tensor expected = plain[0] + plain[1].view({1, -1, 1, 1});
@@ -256,23 +259,21 @@ void check_channel_bias(Checker& checker, int64_t batch, int64_t channels, int64
   expected.pow(2).sum().backward();
   const std::string shape = fmt::format("{} x {} channels {}x{}", batch, channels, side, side);
   checker.compare("channel bias: map", shape, found, expected, 1e-5);
-  checker.compare("channel bias: map's gradient", shape, fused[0].grad(), plain[0].grad(), 1e-5);
-  checker.compare("channel bias: gradient", shape, fused[1].grad(), plain[1].grad(), 1e-5);
+  checker.compare_gradients("channel bias", shape, leaves, {{"map's", 0}, {"biases'", 1}}, 1e-5);
 }
 
 // Against the convolution of what was rounded. Only on a CPU that has it.
-void check_bf16_convolution(Checker& checker, int64_t batch, int64_t channels, int64_t side,
-                            int64_t filters, int64_t kernel, int64_t stride) {
+void check_bf16_convolution(Checker& checker, const ConvolutionCase& c) {
   if (!checker.device().is_cpu() || !cpu_has_bf16_convolution()) return;
-  const Tensor map = torch::randn({batch, channels, side, side});
-  const Tensor weight = torch::randn({filters, channels, kernel, kernel}) * 0.05;
-  const Tensor bias = torch::randn({filters});
+  const std::vector<Tensor> values = random_values(c);
   const auto rounded = [](const Tensor& tensor) {
     return tensor.to(torch::kBFloat16).to(torch::kFloat64);
   };
-  checker.compare("bf16 convolution: map", convolution_text(map, weight, stride),
-                  bf16_convolution(map, weight, bias, {stride, stride}, /*relu=*/false),
-                  torch::conv2d(rounded(map), rounded(weight), bias.to(torch::kFloat64), stride),
+  checker.compare("bf16 convolution: map", shape_of(c),
+                  bf16_convolution(values[0], values[1], values[2], {c.stride, c.stride},
+                                   /*relu=*/false),
+                  torch::conv2d(rounded(values[0]), rounded(values[1]),
+                                values[2].to(torch::kFloat64), c.stride),
                   1e-5);
 }
 
@@ -315,12 +316,13 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
                                {32, 288, 32, 8, 8, RoutingGradient::kFull, 1.0, false, true},
                                {33, 32, 10, 8, 16, RoutingGradient::kFull, 0.5, false, true}})
     check_routing(checker, c);
-  check_convolution(checker, 3, 1, 28, 256, 9, 1);
-  check_convolution(checker, 3, 64, 20, 128, 9, 2);
-  check_strip_convolution(checker, 3, 256, 20, 256, 9, 2);
+  const ConvolutionCase first_layer{3, 1, 28, 256, 9, 1}, primary{3, 64, 20, 128, 9, 2};
+  check_convolution(checker, first_layer);
+  check_convolution(checker, primary);
+  check_strip_convolution(checker, {3, 256, 20, 256, 9, 2});
   check_channel_bias(checker, 8, 256, 7);
-  check_bf16_convolution(checker, 3, 1, 28, 256, 9, 1);
-  check_bf16_convolution(checker, 3, 64, 20, 128, 9, 2);
+  check_bf16_convolution(checker, first_layer);
+  check_bf16_convolution(checker, primary);
   check_squash(checker, 16, 32, 8, 6);
   check_squash(checker, 3, 5, 7, 1);
   check_channel_squash(checker, 8, 128, 1, 16);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "remcaps/base/error.h"
 
 namespace remcaps::cli {
 
@@ -26,7 +27,11 @@ void add_collect(CLI::App& app) {
   command->footer(
       "Example:\n  remcaps collect runs/mnist --out results\n  remcaps table mnist results");
   command->callback([options] {
-    for (const auto& file : collect_results(find_results(options->runs), options->options))
+    std::vector<std::string> names;
+    for (const auto& run : options->runs) names.push_back(run.string());
+    const RunResults results = find_results(options->runs);
+    check(!results.empty(), "{}: no finished run there", fmt::join(names, ", "));
+    for (const auto& file : collect_results(results, options->options))
       fmt::print("{}\n", file.string());
   });
 }

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/tensors/safetensors.h"
@@ -74,10 +75,10 @@ void run_couplings(const CouplingsCommand& command) {
   std::vector<int64_t> levels;
   if (!command.levels.empty()) levels = parse_levels(command.levels);
   const LoadedRun run = command.run.load();
+  prepare_output(command.out);
   const DataSplits data = run.load_data(command.run.place.data);
   const BatchSource source = run.source(data, command.run.split);
-  const Quantizers quantizers = quantizers_of(
-      run, command.levels.empty() ? std::vector<int64_t>{} : parse_levels(command.levels));
+  const Quantizers quantizers = quantizers_of(run, levels);
   check(!quantizers.empty() && quantizers.back().has_value(),
         "the last routing layer of {} is not quantized (its K is 0): give --levels",
         run.weights.string());
@@ -136,7 +137,7 @@ void add_couplings(CLI::App& app) {
   command->add_option("--levels", options->levels,
                       "K of the quantizer, one or one per routing layer (default: the recipe's)");
   command->add_option("--limit", options->limit, "Only the first N images (default: all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_flag("--all", options->all,
                     "The whole matrices of every routing layer too, not only the predicted "
                     "class's column of the last");

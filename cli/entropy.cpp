@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/sparsity.h"
@@ -157,6 +158,7 @@ void run_entropy(const EntropyCommand& command) {
   std::vector<int64_t> levels;
   if (!search && !command.levels.empty()) levels = parse_levels(command.levels);
   const LoadedRun run = command.run.load();
+  if (!command.save.empty()) prepare_output(command.save);
   const DataSplits data = run.load_data(command.run.place.data);
   if (search) levels = found_levels(command, run, data);
   const Quantizers quantizers = quantizers_of(run, levels);
@@ -197,7 +199,7 @@ void add_entropy(CLI::App& app) {
                       "(default: the recipe's)");
   command->add_option("--trees", options->trees, "Print the N most frequent trees of each class")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--save", options->save, "Write the dictionary to a safetensors file");
   command->footer(
       "Example:\n  remcaps entropy runs/mnist/dr-capsnet-rem/seed-42 --levels 11 --json");

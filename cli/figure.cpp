@@ -11,6 +11,7 @@ namespace {
 
 struct FigureCommand {
   std::string name;
+  std::vector<std::string> images;
   std::filesystem::path out = "figures";
   double threshold = -1;
   FigureOptions options;
@@ -35,6 +36,12 @@ void run_figure(FigureCommand command) {
   if (command.name == "list") return list_figures();
   command.options.data = command.place.data;
   command.options.device = parse_device(command.place.device);
+  for (const std::string& word : command.images) {
+    const auto ranges = parse_ranges(word);
+    if (!ranges)
+      throw UsageError(fmt::format("--image {}: expected places as in 3,14 or 10..14", word));
+    command.options.images.insert(command.options.images.end(), ranges->begin(), ranges->end());
+  }
   if (command.threshold >= 0) command.options.tree.threshold = command.threshold;
   const FigureFiles files = write_figure(command.name, command.options, command.out);
   fmt::print("{}\n{}\n", files.svg.string(), files.csv.string());
@@ -54,22 +61,23 @@ void add_figure(CLI::App& app) {
   command->add_option("--split", options->options.split, "train, validation, test or another")
       ->capture_default_str();
   command->add_option("--limit", options->options.limit, "Measure only the first so many images")
-      ->check(CLI::PositiveNumber);
-  command->add_option(
-      "--image", options->options.images,
-      "Places in the split of the images to show (default: the first of each class)");
+      ->check(at_least(1));
+  command->add_option("--image", options->images,
+                      "Places in the split of the images to show, as in 3,7,10..14 (default: the "
+                      "first of each class)");
   command->add_option("--levels", options->options.levels, "levels: the K to try")
-      ->check(CLI::Range(2, 1000));
+      ->delimiter(',')
+      ->check(between(2, 256));
   command->add_option("--layer", options->options.layer,
                       "saliency...: this routing layer's children (default: the last on a grid)");
   command
       ->add_option("--threshold", options->threshold,
                    "parse-tree...: couplings above it count (default: 1 / capsules of the layer)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(between(0, 1));
   command->add_flag("--weak-edges", options->options.tree.weak_edges,
                     "parse-tree...: show connections below the threshold too");
   command->add_option("--range", options->options.range, "perturbations: how far a dimension moves")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--masks", options->options.masks,
                       "object-share: the masks (default: beside the data file)");
@@ -77,7 +85,7 @@ void add_figure(CLI::App& app) {
   command->footer(
       "Examples:\n  remcaps figure list\n"
       "  remcaps figure keys runs/mnist/dr-capsnet/seed-42 runs/mnist/dr-capsnet-rem/seed-42\n"
-      "  remcaps figure saliency runs/imagenette/eff-conv-capsnet/seed-42 --image 3 14 159");
+      "  remcaps figure saliency runs/imagenette/eff-conv-capsnet/seed-42 --image 3,14,159");
   command->callback([options] { run_figure(*options); });
 }
 

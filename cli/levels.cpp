@@ -72,12 +72,12 @@ void add_levels(CLI::App& app) {
   options->run.add_to(*command);
   command->add_option("--candidates", options->candidates, "K's to try (default: 2 to 21)")
       ->delimiter(',')
-      ->check(CLI::Range(int64_t{2}, int64_t{256}));
+      ->check(between(2, 256));
   command
       ->add_option("--tolerance", options->tolerance,
                    "Percentage points of accuracy that a K may cost")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(between(0, 100));
   command->footer(
       "Example:\n  remcaps levels runs/mnist/dr-capsnet/seed-42 --candidates 2,3,5,6,11,21");
   command->callback([options] { run_levels(*options); });

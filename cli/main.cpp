@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
@@ -30,8 +32,9 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
   std::vector<std::string> known;
   for (const auto* option : at->get_options())
     for (const auto& name : option->get_lnames()) known.push_back("--" + name);
-  for (const auto* command : at->get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(command->get_name());
+  const auto commands = at->get_subcommands([](const CLI::App*) { return true; });
+  const bool takes_command = !commands.empty();
+  for (const auto* command : commands) known.push_back(command->get_name());
   for (char** argument = argv + 1; *argument != nullptr; ++argument) {
     const std::string word = std::string(*argument).substr(0, std::string(*argument).find('='));
     const bool blamed = extra ? message.find(word) != std::string::npos : word[0] != '-';
@@ -39,8 +42,17 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
     const std::string nearest = remcaps::nearest_name(word, known);
     if (!nearest.empty())
       return fmt::format("unknown argument {}; did you mean {}?", word, nearest);
+    if (missing && takes_command && word != at->get_name())
+      return fmt::format("unknown command {}", word);
   }
   return message;
+}
+
+// What was printed may still lie in a buffer: a full disk must not look like success.
+ExitCode finish_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return kFine;
+  fmt::print(stderr, "remcaps: stdout: cannot write: {}\n", std::strerror(errno));
+  return kFailed;
 }
 
 }  // namespace
@@ -79,7 +91,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) {
+      app.exit(error);  // prints the help or the version
+      return finish_output();
+    }
     fmt::print(stderr, "remcaps: {} (remcaps {}--help)\n", with_suggestion(app, error, argv),
                deepest(&app) == &app ? "" : deepest(&app)->get_name() + " ");
     return kWrongUsage;
@@ -96,5 +111,5 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "remcaps: {}\n", error.what());
     return kFailed;
   }
-  return kFine;
+  return finish_output();
 }

@@ -2,12 +2,46 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
+#include <charconv>
+#include <functional>
+#include <limits>
 #include <string>
 
+#include "remcaps/base/error.h"
 #include "remcaps/base/runtime.h"
 
 namespace remcaps::cli {
+
+/// What a number must fulfil; `help` stands behind its type in a command's help. CLI11's own checks
+/// print 300 digits where there is no upper end.
+inline CLI::Validator number_that(const std::function<bool(double)>& holds,
+                                  const std::string& expected, const std::string& help = "") {
+  const auto message = [=](const std::string& word) -> std::string {
+    double value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    const bool number = error == std::errc() && end == word.data() + word.size();
+    return number && holds(value) ? "" : fmt::format("{}; expected {}", word, expected);
+  };
+  return CLI::Validator(message, help);
+}
+
+/// Both ends allowed.
+inline CLI::Validator between(double least, double most) {
+  return number_that([=](double value) { return value >= least && value <= most; },
+                     fmt::format("{:g} to {:g}", least, most),
+                     fmt::format("{:g}..{:g}", least, most));
+}
+
+inline CLI::Validator at_least(double least) {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  return number_that([=](double value) { return value >= least && value <= kMost; },
+                     fmt::format("{:g} or more", least));
+}
+
+inline CLI::Validator above_zero() {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  return number_that([](double value) { return value > 0 && value <= kMost; }, "more than 0");
+}
 
 /// --device and --data.
 struct PlaceOptions {

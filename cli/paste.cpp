@@ -21,13 +21,13 @@ void add_paste(CLI::App& app) {
   command->add_option("--from", options->dataset.name, "Data set whose images are pasted")
       ->capture_default_str();
   command->add_option("--side", options->paste.side, "Side of the canvas, pixels")
-      ->check(CLI::Range(8, 512))
+      ->check(between(8, 512))
       ->capture_default_str();
   command->add_option("--fragments", options->paste.fragments, "Pieces of other images around it")
-      ->check(CLI::Range(0, 1000))
+      ->check(between(0, 1000))
       ->capture_default_str();
   command->add_option("--fragment-side", options->paste.fragment_side, "Side of a piece, pixels")
-      ->check(CLI::Range(1, 256))
+      ->check(between(1, 256))
       ->capture_default_str();
   command->add_option("--seed", options->paste.seed, "Of places and pieces")->capture_default_str();
   command->add_option("--data", options->data,
@@ -35,7 +35,7 @@ void add_paste(CLI::App& app) {
   command->footer(
       "Example:\n  remcaps paste pasted.safetensors\n"
       "  remcaps train fashion-mnist/dr-capsnet --set dataset.name=folder "
-      "dataset.folder=pasted.safetensors --out runs/pasted/dr-capsnet\n"
+      "--set dataset.folder=pasted.safetensors --out runs/pasted/dr-capsnet\n"
       "  remcaps figure object-share runs/pasted/dr-capsnet/seed-42");
   command->callback([options] {
     if (options->out.extension() != ".safetensors")

@@ -35,7 +35,8 @@ std::vector<Guess> predict(const LoadedRun& run, const std::string& image, int64
 }
 
 void run_predict(const PredictCommand& options) {
-  const LoadedRun run = load_run(options.path, parse_device(options.device));
+  LoadedRun run = load_run(options.path, parse_device(options.device));
+  run.compute_in("float32");
   nlohmann::json all = nlohmann::json::array();
   for (const auto& image : options.images) {
     const std::vector<Guess> guesses = predict(run, image, options.top);
@@ -68,12 +69,13 @@ void add_predict(CLI::App& app) {
       ->required();
   command->add_option("images", options->images, "PNG or JPEG files")->required();
   command->add_option("--top", options->top, "How many classes to list")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
-      "Example:\n  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg --top 3");
+      "Example:\n  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg --top 3\n\n"
+      "It computes in float32, whatever precision the run was trained in.");
   command->callback([options] { run_predict(*options); });
 }
 

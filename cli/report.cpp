@@ -31,7 +31,7 @@ void add_report(CLI::App& app) {
                    "train, validation, test or another the data set has")
       ->capture_default_str();
   command->add_option("--samples", options->options.samples, "Images in the explorer")
-      ->check(CLI::Range(1, 2000))
+      ->check(between(1, 2000))
       ->capture_default_str();
   options->place.add_to(*command);
   command->footer(

@@ -96,7 +96,7 @@ void add_reproduce(CLI::App& app) {
   command
       ->add_option("--budget", options->options.budget,
                    "Minutes for all runs together, shared equally (default: no limit)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command
       ->add_option("--runs", options->options.runs,
                    "Folder of the runs, <recipe>/seed-<n> below it; finished ones are used, "

@@ -21,7 +21,7 @@ void RunOptions::add_to(CLI::App& command) {
                      "Another checkpoint of the run: best, last or epoch-NNNN");
   command.add_option("--batch", batch, "Images per forward pass")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+      ->check(between(1, 65536));
   command
       .add_option("--precision", precision,
                   "float32, tf32 or bf16 (default: on a GPU the run's, on a CPU float32)")
@@ -56,13 +56,14 @@ std::vector<int64_t> parse_levels(const std::string& text) {
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size() || value < 0 || value == 1 ||
         value > 256)
-      throw UsageError(fmt::format(
-          "--levels {}: {} is no number of levels; expected auto, or 2 to 256 (0: leave the layer "
-          "alone), one for all routing layers or one each, as in 11,6",
-          text, word.empty() ? "\"\"" : word));
+      throw UsageError(
+          fmt::format("--levels {}: {} is no number of levels; expected 2 to 256 (0: leave the "
+                      "layer alone), one "
+                      "for all routing layers or one each, as in 11,6",
+                      text, word.empty() ? "\"\"" : word));
     levels.push_back(value);
   }
-  if (levels.empty()) throw UsageError("--levels is empty; expected auto, a K or one per layer");
+  if (levels.empty()) throw UsageError("--levels is empty; expected a K or one per layer");
   return levels;
 }
 

@@ -89,13 +89,13 @@ void add_train(CLI::App& app) {
                    "A recipe's name (fashion-mnist/eff-capsnet) or its file")
       ->required();
   auto* seed = command->add_option("--seed", options->seed, "Seed of weights, order, augmentation")
-                   ->check(CLI::NonNegativeNumber);
+                   ->check(at_least(0));
   command->add_option("--seeds", options->seeds, "Several runs, one after another: 42..46 or 42,45")
       ->excludes(seed);
   command->add_option("--epochs", options->epochs, "Limit; short for --set train.epochs=N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command->add_option("--minutes", options->minutes, "Limit; short for --set train.minutes=M")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   command
       ->add_option("--set", options->overrides,
                    "Change a key of the recipe, repeatable: train.lr=0.002")
@@ -119,10 +119,9 @@ void add_resume(CLI::App& app) {
       app.add_subcommand("resume", "Go on with a run that was interrupted or killed, exactly");
   auto options = std::make_shared<ResumeCommand>();
   command->add_option("run", options->folder, "The run's folder")->required();
-  command->add_option("--epochs", options->epochs, "A new limit; 0: none")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--epochs", options->epochs, "A new limit; 0: none")->check(at_least(0));
   command->add_option("--minutes", options->minutes, "A new limit, earlier time counted; 0: none")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least(0));
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer("Example:\n  remcaps resume runs/fashion-mnist/eff-capsnet/seed-42");

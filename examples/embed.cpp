@@ -2,14 +2,14 @@
 //
 //   example_embed WEIGHTS.safetensors [IMAGE...]
 //
-// WEIGHTS is a file `remcaps train` wrote (best.safetensors, last.safetensors); it carries the
-// recipe, the class names and the normalisation. Without images, a grey one shows how it is done.
+// WEIGHTS is a file `remcaps train` or `remcaps export` wrote; it carries the recipe, the class
+// names and the normalisation. IMAGEs are PNG or JPEG files of any size. Without one, a grey image
+// shows how pixels of your own become the network's input.
 #include <fmt/format.h>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/data/batches.h"
-#include "remcaps/data/image_file.h"
 #include "remcaps/training/load.h"
 
 int main(int argc, char** argv) try {
@@ -21,18 +21,19 @@ int main(int argc, char** argv) try {
   const LoadedRun run = load_run(argv[1], torch::kCPU);
   const ImageShape input = run.context.input;
 
-  std::vector<std::pair<std::string, torch::Tensor>> images;  // uint8 [C, H, W] each
-  for (int i = 2; i < argc; ++i) images.emplace_back(argv[i], read_image(argv[i], input.channels));
-  if (images.empty())
-    images.emplace_back("a grey image", torch::full({input.channels, input.height, input.width},
-                                                    127, torch::kUInt8));
+  std::vector<std::pair<std::string, torch::Tensor>> images;  // float32 [1, C, H, W] each
+  for (int i = 2; i < argc; ++i) images.emplace_back(argv[i], run.read_input(argv[i]));
+  if (images.empty()) {
+    const torch::Tensor bytes =
+        torch::full({1, input.channels, input.height, input.width}, 127, torch::kUInt8);
+    images.emplace_back("a grey image", prepare_images(bytes, run.recipe.dataset.augment));
+  }
 
   const torch::NoGradGuard no_grad;
   ForwardOptions options;
   options.trace = true;
-  for (const auto& [name, bytes] : images) {
-    const torch::Tensor batch = prepare_images(bytes.unsqueeze(0), run.recipe.dataset.augment);
-    const Forward forward = run.model->forward(batch, options);
+  for (const auto& [name, image] : images) {
+    const Forward forward = run.model->forward(image, options);
     const int64_t predicted = forward.activations.argmax(1).item<int64_t>();
     const torch::Tensor coupling = forward.routings.back().coupling;  // [1, I, J]
     const auto strongest = coupling[0].select(1, predicted).max(/*dim=*/0);

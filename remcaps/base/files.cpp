@@ -81,4 +81,12 @@ void make_folder(const fs::path& path) {
         error ? error.message() : "a file of that name is in the way");
 }
 
+void prepare_output(const fs::path& file) {
+  check(!fs::is_directory(file), "{}: a folder; expected a file to write", file.string());
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  make_folder(folder);
+  check(::access(folder.c_str(), W_OK | X_OK) == 0, "{}: cannot write: {}", file.string(),
+        std::strerror(errno));
+}
+
 }  // namespace remcaps

@@ -24,4 +24,8 @@ std::string read_file(const std::filesystem::path& path);
 /// Creates a folder and its parents; Error names what stands in the way.
 void make_folder(const std::filesystem::path& path);
 
+/// For a file that will be written after minutes of work: creates its folder, and Error says now
+/// what stands in its way.
+void prepare_output(const std::filesystem::path& file);
+
 }  // namespace remcaps

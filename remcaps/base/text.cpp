@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace remcaps {
 
@@ -44,6 +45,27 @@ std::string base64(std::string_view bytes) {
     for (size_t k = 0; k < 4; ++k) text += k <= count ? kDigits[group >> (18 - 6 * k) & 63] : '=';
   }
   return text;
+}
+
+std::optional<std::vector<NumberRange>> parse_ranges(std::string_view text) {
+  const auto number = [](std::string_view word) -> std::optional<int64_t> {
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    const bool whole = error == std::errc() && end == word.data() + word.size();
+    return whole && value >= 0 ? std::optional(value) : std::nullopt;
+  };
+  std::vector<NumberRange> ranges;
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string_view part = text.substr(0, comma);
+    const size_t dots = part.find("..");
+    const auto first = number(part.substr(0, dots));
+    const auto last = dots == std::string_view::npos ? first : number(part.substr(dots + 2));
+    if (!first || !last || *last < *first) return std::nullopt;
+    ranges.push_back({*first, *last});
+    if (comma == std::string_view::npos) return ranges;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 }  // namespace remcaps

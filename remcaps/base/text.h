@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace remcaps {
 
@@ -18,5 +20,15 @@ std::string with_commas(int64_t value);
 std::string shape_text(std::span<const int64_t> shape);
 
 std::string base64(std::string_view bytes);
+
+/// Whole numbers in a row, both ends among them.
+struct NumberRange {
+  int64_t first = 0, last = 0;
+
+  bool operator==(const NumberRange&) const = default;
+};
+
+/// "3,7,10..14": numbers from 0 on and rising ranges of them. Nothing where it is anything else.
+std::optional<std::vector<NumberRange>> parse_ranges(std::string_view text);
 
 }  // namespace remcaps

@@ -121,7 +121,8 @@ Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
   if (stem.has_parent_path()) make_folder(stem.parent_path());
   Writer writer(run, image, forward, stem);
   // What was asked for by name is tried in any case: its error says what is missing.
-  if (options.saliency || (everything && has_saliency(forward))) writer.saliency(options.layer);
+  const bool saliency = everything && (has_saliency(forward) || !options.layer.empty());
+  if (options.saliency || saliency) writer.saliency(options.layer);
   if (options.tree || (everything && has_drawable_tree(forward))) writer.tree(options.tree_options);
   if (options.perturbations || (everything && run.model->has_decoder()))
     writer.perturbations(options.range);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "remcaps/base/error.h"
 #include "remcaps/explain/colour_map.h"
 
@@ -10,6 +12,8 @@ namespace remcaps {
 namespace {
 
 constexpr double kMargin = 16, kLayerGap = 84, kNameWidth = 74, kPicture = 84;
+// Names of the classes in the tree; bold letters are so much wider than others.
+constexpr double kLabelSize = 12, kLabelAngle = 35, kLabelOffset = 3, kBoldLetters = 1.12;
 
 struct Layout {
   double left = 0, right = 0, top = 0;
@@ -21,6 +25,16 @@ struct Layout {
   double y(size_t layer) const { return top + kLayerGap * static_cast<double>(depth - 1 - layer); }
   double radius(size_t count) const {
     return std::clamp((right - left) / static_cast<double>(count) * 0.36, 2.5, 9.0);
+  }
+  // Moves the right end until no name reaches over the drawing's.
+  void make_room_for(const std::vector<std::string>& names, double width) {
+    const double count = static_cast<double>(names.size());
+    for (size_t n = 0; n < names.size(); ++n) {
+      const double reach = kLabelOffset + std::cos(kLabelAngle * M_PI / 180) *
+                                              text_width(names[n], kBoldLetters * kLabelSize);
+      const double room = std::max(width - kMargin / 2 - reach, (left + width) / 2) - left;
+      right = std::min(right, left + room * count / (static_cast<double>(n) + 0.5));
+    }
   }
 };
 
@@ -69,11 +83,11 @@ void draw_nodes(Svg& svg, const ParseTree& tree, const Layout& layout,
       else
         svg.circle(x, y, radius * 0.55, "none", {.width = 0.8, .opacity = 0.35}, title);
       if (classes)
-        svg.text(x + 3, y - radius - 6, named ? name : std::to_string(index),
-                 {.size = node.in_tree ? 12.0 : 10.0,
+        svg.text(x + kLabelOffset, y - radius - 6, named ? name : std::to_string(index),
+                 {.size = node.in_tree ? kLabelSize : 10.0,
                   .bold = node.in_tree,
                   .opacity = node.in_tree ? 1 : 0.55,
-                  .rotate = named ? -35.0 : 0.0});
+                  .rotate = named ? -kLabelAngle : 0.0});
     }
     svg.text(kMargin, layout.y(l) + 4, tree.names[l], {.size = 11, .opacity = 0.75});
   }
@@ -88,13 +102,14 @@ Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing) {
           tree.names[l], tree.layers[l].size(), kMostNodesPerLayer);
   double label_height = 16;
   for (const std::string& name : drawing.class_names)
-    label_height = std::max(label_height, 12 + 0.6 * text_width(name, 12));
+    label_height = std::max(label_height, 12 + 0.6 * text_width(name, kLabelSize));
   const double head = (drawing.title.empty() ? 0 : 22) + (drawing.subtitle.empty() ? 0 : 18);
   Layout layout;
   layout.depth = tree.layers.size();
   layout.left = kMargin + kNameWidth;
-  // The last class's slanted name and the picture stand to the right of the nodes.
+  // The picture stands to the right of the nodes, and the last classes' slanted names end there.
   layout.right = drawing.width - kMargin - (drawing.picture.empty() ? 0 : kPicture + 12);
+  layout.make_room_for(drawing.class_names, drawing.width);
   layout.top = kMargin + head + label_height + 12;
   const double bottom = layout.y(0) + 24;
   Svg svg(drawing.width, bottom + (drawing.legend ? 44 : 0));

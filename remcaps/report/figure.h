@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "remcaps/base/text.h"
 #include "remcaps/explain/parse_tree_graph.h"
 #include "remcaps/explain/svg.h"
 
@@ -20,7 +21,7 @@ struct FigureOptions {
   torch::Device device = torch::kCPU;
   std::string split = "test";  ///< whose images are measured and shown
   int64_t limit = 0;           ///< measure only the first so many images; 0: all
-  std::vector<int64_t>
+  std::vector<NumberRange>
       images;  ///< places in the split to show; empty: the first image of each class
   std::vector<int64_t> levels;  ///< "levels": the K to try; empty: 2 to 31
   std::string layer;            ///< saliency: routing layer to look at; empty: the last with a grid

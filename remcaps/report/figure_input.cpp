@@ -123,10 +123,14 @@ void check_same_classes(const std::vector<FigureRun>& runs) {
 }
 
 std::vector<int64_t> shown_images(const FigureOptions& options, const FigureRun& run, size_t most) {
-  for (const int64_t place : options.images)
-    check(place >= 0 && place < run.part.size(), "image {}; the {} split has 0 to {}", place,
+  std::vector<int64_t> places;
+  for (const NumberRange& range : options.images) {
+    check(range.last < run.part.size(), "image {}; the {} split has 0 to {}", range.last,
           options.split, run.part.size() - 1);
-  std::vector<int64_t> places = options.images;
+    for (int64_t place = range.first; place <= range.last; ++place) places.push_back(place);
+  }
+  check(options.images.empty() || places.size() <= most, "{} images; this figure shows at most {}",
+        places.size(), most);
   if (places.empty()) {
     for (int64_t j = 0; j < run.classes(); ++j) {
       const Tensor found = run.part.labels.eq(j).nonzero();

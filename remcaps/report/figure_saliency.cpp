@@ -167,6 +167,10 @@ Figure object_share_figure(const FigureOptions& options) {
   const std::vector<FigureRun> runs = load_figure_runs(options);
   check_same_classes(runs);
   const int64_t classes = runs[0].classes();
+  check(
+      !options.masks.empty() || !runs[0].run.recipe.dataset.folder.empty(),
+      "{} was trained on {}: this figure is for images that `remcaps paste` made, or give --masks",
+      runs[0].label, runs[0].run.recipe.dataset.name);
   const Tensor masks =
       load_masks(options.masks.empty() ? masks_file(runs[0].run.recipe.dataset.folder)
                                        : std::filesystem::path(options.masks),

@@ -152,9 +152,7 @@ HtmlReportSummary write_html_report(const std::vector<fs::path>& paths,
                                     const HtmlReportOptions& options, torch::Device device,
                                     const fs::path& file) {
   check(!paths.empty(), "a report needs at least one run");
-  // Measuring takes minutes: what stands in the way of the file is found before.
-  check(!fs::is_directory(file), "{}: a folder; expected a file to write", file.string());
-  if (file.has_parent_path()) make_folder(file.parent_path());
+  prepare_output(file);
   std::vector<LoadedRun> runs;
   for (const fs::path& path : paths) runs.push_back(load_run(path, device));
 

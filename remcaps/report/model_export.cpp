@@ -127,6 +127,7 @@ json measure_for_card(const LoadedRun& run, const BatchSource& test,
 ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path& out,
                          const std::string& data_note,
                          const std::function<void(int64_t)>& on_progress) {
+  prepare_output(out);
   const PackedTensors packed = pack_tensors(weights_of(*run.model));
   WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
   // A path on the machine it was trained on is of no use to others; a folder of images has no other
@@ -142,7 +143,6 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   if (!data_note.empty()) result.numbers["data_note"] = data_note;
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
-  if (out.has_parent_path()) make_folder(out.parent_path());
   save_packed_weights(out, packed, info, result.numbers.dump());
   write_atomically(result.card, card_text(out));
   return result;

@@ -1,10 +1,10 @@
 #include "remcaps/training/launch.h"
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/base/version.h"
 
@@ -12,40 +12,21 @@ namespace remcaps {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-namespace {
-
-int64_t parse_seed(std::string_view text, const std::string& whole) {
-  int64_t seed = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size() || seed < 0)
-    throw UsageError(fmt::format("--seeds {}: expected 42..46 or 42,43,44", whole));
-  return seed;
-}
-
-}  // namespace
-
 fs::path default_runs_folder(const Recipe& recipe) {
   return fs::path("runs") / recipe.dataset.name / fs::path(recipe.name).filename();
 }
 
 std::vector<int64_t> parse_seeds(const std::string& text) {
-  constexpr size_t kMost = 1000;
+  constexpr int64_t kMost = 1000;
+  const auto ranges = parse_ranges(text);
+  if (!ranges) throw UsageError(fmt::format("--seeds {}: expected 42..46 or 42,43,44", text));
   std::vector<int64_t> seeds;
-  std::string_view rest = text;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view part = rest.substr(0, comma);
-    const size_t dots = part.find("..");
-    const int64_t first = parse_seed(part.substr(0, dots), text);
-    const int64_t last =
-        dots == std::string_view::npos ? first : parse_seed(part.substr(dots + 2), text);
-    if (last < first || last - first >= static_cast<int64_t>(kMost - seeds.size()))
-      throw UsageError(
-          fmt::format("--seeds {}: expected a rising range of at most {} seeds", text, kMost));
-    for (int64_t seed = first; seed <= last; ++seed) seeds.push_back(seed);
-    if (comma == std::string_view::npos) return seeds;
-    rest.remove_prefix(comma + 1);
+  for (const NumberRange& range : *ranges) {
+    if (range.last - range.first >= kMost - static_cast<int64_t>(seeds.size()))
+      throw UsageError(fmt::format("--seeds {}: expected at most {} seeds", text, kMost));
+    for (int64_t seed = range.first; seed <= range.last; ++seed) seeds.push_back(seed);
   }
+  return seeds;
 }
 
 std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,

@@ -9,6 +9,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/training/zoo.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -16,6 +17,9 @@ namespace fs = std::filesystem;
 RunFolder RunFolder::open(const fs::path& path) {
   RunFolder folder(path);
   std::error_code error;
+  check(!is_zoo_name(path.string()), "{}: a network of the zoo has no run folder; expected a run's",
+        path.string());
+  check(!fs::is_regular_file(path, error), "{}: a file; expected a run's folder", path.string());
   check(fs::is_directory(path, error), "{}: no such run folder", path.string());
   check(fs::is_regular_file(folder.recipe(), error), "{}: not a run folder (it has no recipe.yaml)",
         path.string());

@@ -27,9 +27,10 @@ fs::path find_in_zoo(const std::string& run) {
     if (fs::is_regular_file(path, error)) return path;
   }
   const std::vector<std::string> names = zoo_names();
-  throw UsageError(fmt::format(
-      "no network {}{}{}", kPrefix, name,
-      names.empty() ? "; no trained network came with this program" : suggestion(name, names)));
+  throw UsageError(fmt::format("no network {}{}{}", kPrefix, name,
+                               names.empty()
+                                   ? "; this program has none ($REMCAPS_MODELS names their folder)"
+                                   : suggestion(name, names)));
 }
 
 std::optional<std::string> zoo_name_of(const fs::path& file) {

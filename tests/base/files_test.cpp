@@ -55,6 +55,18 @@ TEST(WriteAtomically, AFullDiskLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(entries(folder.path()), 1);
 }
 
+TEST(PrepareOutput, MakesTheFolderAndNamesWhatStandsInTheWay) {
+  testing::TemporaryFolder folder;
+  prepare_output(folder / "new/sub/file");
+  EXPECT_TRUE(fs::is_directory(folder / "new/sub"));
+  EXPECT_EQ(entries(folder / "new/sub"), 0);
+  EXPECT_THROW(prepare_output(folder / "new"), Error) << "a folder";
+  write_atomically(folder / "a", "text");
+  EXPECT_THROW(prepare_output(folder / "a/file"), Error) << "below a file";
+  EXPECT_NO_THROW(prepare_output(folder / "a")) << "may be replaced";
+  EXPECT_EQ(read_file(folder / "a"), "text");
+}
+
 TEST(WriteAtomically, AMissingFolderIsOneClearLine) {
   testing::TemporaryFolder folder;
   try {

@@ -29,5 +29,16 @@ TEST(Base64, MatchesTheExamplesOfItsStandard) {
   EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
 }
 
+TEST(NumberRanges, AreListsAndRisingRanges) {
+  using Ranges = std::vector<NumberRange>;
+  EXPECT_EQ(parse_ranges("7"), (Ranges{{7, 7}}));
+  EXPECT_EQ(parse_ranges("3,7,10..14"), (Ranges{{3, 3}, {7, 7}, {10, 14}}));
+  EXPECT_EQ(parse_ranges("5..5,2"), (Ranges{{5, 5}, {2, 2}}));
+  EXPECT_EQ(parse_ranges("0..9223372036854775807"), (Ranges{{0, INT64_MAX}}));
+  for (const char* wrong : {"", ",", "1,", ",1", "4..2", "a", "1.5", "-1", "1..", "..2", "1..2..3",
+                            "0-9", " 1", "9223372036854775808"})
+    EXPECT_FALSE(parse_ranges(wrong)) << wrong;
+}
+
 }  // namespace
 }  // namespace remcaps

@@ -68,6 +68,8 @@ TEST_F(CollectTest, TheCommandLineCompletesOlderSummaries) {
 }
 
 TEST_F(CollectTest, BadPathsAreOneLine) {
+  std::filesystem::create_directory(folder_ / "empty");
+  expect_one_line(remcaps({"collect", "empty"}), 1, "empty: no finished run there");
   expect_one_line(remcaps({"collect", "nowhere"}), 1, "nowhere: no such summary");
   expect_one_line(remcaps({"table", "main", "nowhere"}), 1, "nowhere: no such summary");
 }

@@ -174,6 +174,23 @@ TEST_F(CliTest, FullDiskIsOneLineAndLeavesNothingHalfWritten) {
   }
 }
 
+TEST_F(CliTest, AResultThatCannotBePrintedIsAnError) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"describe", "mnist/dr-capsnet"}, {"table", "list"}, {"train", "--help"}}) {
+    const ProgramResult result = remcaps(arguments, {.file_limit = 100});
+    EXPECT_EQ(result.exit_code, 1) << arguments[0];
+    EXPECT_THAT(result.err, HasSubstr("cannot write"));
+  }
+}
+
+TEST_F(CliTest, TheFusedKernelsAgreeWithTheirPlainTwins) {
+  const ProgramResult result = remcaps({"check", "--device", "cpu", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json findings = json::parse(result.out);
+  EXPECT_EQ(findings["failed"], 0);
+  EXPECT_THAT(findings.dump(), HasSubstr("convolution: weights' gradient"));
+}
+
 TEST_F(CliTest, DescribeNeedsNoData) {
   const ProgramResult result =
       remcaps({"describe", "mnist/dr-capsnet", "--batch", "128", "--json"});
@@ -211,6 +228,13 @@ TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
   expect_one_line(remcaps({"train", "fashion-mnist/eff-capsnet", "--seed", "1", "--seeds", "1,2"}),
                   2, "--seed");
   expect_one_line(remcaps({"eval"}), 2, "run");
+  expect_one_line(remcaps({"juggle"}), 2, "unknown command juggle");
+  expect_one_line(remcaps({"data", "juggle"}), 2, "unknown command juggle");
+  expect_one_line(remcaps({"data"}), 2, "subcommand is required");
+  expect_one_line(remcaps({"predict", "run", "a.png", "--top", "0"}), 2,
+                  "--top: 0; expected 1 or more (");
+  expect_one_line(remcaps({"eval", "run", "--batch", "many"}), 2,
+                  "--batch: many; expected 1 to 65536 (");
   expect_one_line(remcaps({"resume", "nowhere"}), 1, "nowhere: no such run folder");
 }
 

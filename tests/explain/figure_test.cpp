@@ -170,8 +170,11 @@ TEST_F(Figures, WrongUseIsToldInOneLine) {
   EXPECT_THROW(write_figure("perturbations", of({layered}), runs_.folder().path()), Error);
   EXPECT_THROW(write_figure("saliency-views", of({runs_.on_grid()}), runs_.folder().path()), Error);
   FigureOptions outside = of({layered});
-  outside.images = {9};
+  outside.images = {{9, 9}};
   EXPECT_THROW(write_figure("parse-tree", outside, runs_.folder().path()), Error);
+  FigureOptions too_many = of({layered});
+  too_many.images = {{0, 1}};
+  EXPECT_THROW(write_figure("parse-tree", too_many, runs_.folder().path()), Error);
 }
 
 TEST_F(Figures, EachPaperFigureHasItsName) {

@@ -164,6 +164,18 @@ TEST(TreeDrawing, ShowsEveryNodeAndEdgeWithItsNumbers) {
   EXPECT_EQ(circles, 7u);
 }
 
+TEST(TreeDrawing, NamesOfTheClassesEndInsideTheDrawing) {
+  const ParseTree tree = parse_tree(capsule_layers(small_tree(), 0), {1});
+  for (const std::string last : {"dog", "a dog with a name of some length"}) {
+    const TreeDrawing drawing{.class_names = {"cat", last}};
+    const std::string svg = draw_tree(tree, drawing).str("tree");
+    const size_t place = svg.rfind("<text x=\"", svg.find(">" + last + "</text>"));
+    const double x = std::stod(svg.substr(place + 9));
+    EXPECT_LT(x + 0.82 * text_width(last, 12), drawing.width) << last;
+    EXPECT_GT(x, 150) << "the tree has room, too";
+  }
+}
+
 TEST(TreeDrawing, RefusesLayersTooWideToRead) {
   const int64_t many = kMostNodesPerLayer + 1;
   const Forward wide = forward_of(

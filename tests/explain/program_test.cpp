@@ -35,12 +35,16 @@ class ExplainProgram : public ::testing::Test {
 TEST_F(ExplainProgram, ExplainsFilesAndImagesOfTheDataSet) {
   write_png(runs_.folder() / "boot.png", torch::randint(0, 256, {30, 24, 3}, torch::kByte));
   const ProgramResult result =
-      remcaps({"explain", runs_.on_grid(), "boot.png", "test:2", "test:0-1", "--json"});
+      remcaps({"explain", runs_.on_grid(), "boot.png", "test:2,0..1", "test:2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const nlohmann::json json = nlohmann::json::parse(result.out);  // exactly one object
-  ASSERT_EQ(json["explanations"].size(), 4u);
+  ASSERT_EQ(json["explanations"].size(), 5u);
   EXPECT_EQ(json["explanations"][0]["image"], "boot.png");
+  EXPECT_FALSE(json["explanations"][0].contains("label"));
+  EXPECT_EQ(json["explanations"][1]["image"], "test:2");
   EXPECT_EQ(json["explanations"][3]["image"], "test:1");
+  EXPECT_EQ(json["explanations"][3]["label"], "dog");
+  EXPECT_EQ(json["explanations"][3]["files"][0], "explained/test-1-overlay.png");
   for (const auto& explanation : json["explanations"])
     for (const auto& file : explanation["files"])
       EXPECT_TRUE(fs::exists(runs_.folder() / file.get<std::string>())) << file;
@@ -53,10 +57,19 @@ TEST_F(ExplainProgram, BadInputGetsOneLine) {
   expect_one_line({"explain", grid, "missing.png"}, 1, "missing.png");
   expect_one_line({"explain", grid, "test:9"}, 1, "images 0 to 8");
   expect_one_line({"explain", grid, "tset:1"}, 2, "did you mean test?");
+  for (const char* wrong : {"test:5..2", "test:0-1", "test:", "test:-1", "test:1,"})
+    expect_one_line({"explain", grid, wrong}, 2, "test:3,7,10..14");
+  expect_one_line({"explain", grid, "test:0,1..999999999999"}, 1, "images 0 to 8");
+  expect_one_line({"explain", grid, "test:0", "--levels", "1"}, 2, "2 to 256");
+  expect_one_line({"explain", grid, "test:0", "--range", "0"}, 2,
+                  "--range: 0; expected more than 0");
+  expect_one_line({"explain", layered, "test:0", "--layer", "class"}, 1, "no grid");
   expect_one_line({"explain", layered, "test:0", "--saliency"}, 1, "no grid");
   expect_one_line({"explain", layered, "test:0", "--perturb"}, 1, "without a decoder");
   expect_one_line({"figure", "salienzy", grid}, 2, "did you mean saliency?");
   expect_one_line({"figure", "perturbations", layered}, 1, "without a decoder");
+  expect_one_line({"figure", "saliency", grid, "--image", "3-4"}, 2, "--image 3-4");
+  expect_one_line({"figure", "entropy", "zoo:mnist/any"}, 1, "zoo has no run folder");
 }
 
 TEST_F(ExplainProgram, AMisspeltImageStopsItBeforeAnythingIsWritten) {
@@ -73,10 +86,18 @@ TEST_F(ExplainProgram, FigureListNamesThemAll) {
 }
 
 TEST_F(ExplainProgram, FigurePrintsTheFilesItWrote) {
-  const ProgramResult result = remcaps({"figure", "keys", runs_.on_grid(), "--out", "drawn"});
+  const std::string grid = runs_.on_grid();
+  const ProgramResult result = remcaps({"figure", "keys", grid, "--out", "drawn"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "drawn/keys.svg\ndrawn/keys.csv\n");
   EXPECT_TRUE(fs::exists(runs_.folder() / "drawn/keys.svg"));
+  const ProgramResult some = remcaps({"figure", "saliency", grid, "--image", "8,2..4", "1"});
+  EXPECT_EQ(some.exit_code, 0) << some.err;
+  const std::string table = read_file(runs_.folder() / "figures/saliency.csv");
+  for (int place = 0; place < 9; ++place)
+    EXPECT_EQ(table.find(fmt::format(",test:{},", place)) != std::string::npos,
+              place == 8 || (place >= 1 && place <= 4))
+        << place;
 }
 
 }  // namespace

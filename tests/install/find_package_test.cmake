@@ -30,7 +30,9 @@ endforeach()
 run(${CMAKE_COMMAND} -E chdir ${folder} ${folder}/prefix/bin/remcaps
     train fashion-mnist/eff-capsnet --epochs 1 --set dataset.limit_train=256
     --set dataset.limit_test=128 --set dataset.validation=128 --device cpu --out ${folder}/runs)
-run(${folder}/build/example_embed ${folder}/runs/seed-42/last.safetensors)
-if(NOT output MATCHES "predicted")
-  message(FATAL_ERROR "example_embed said nothing:\n${output}")
-endif()
+foreach(picture IN ITEMS "" ${EXAMPLES}/../docs/images/report.png) # of another size than the input
+  run(${folder}/build/example_embed ${folder}/runs/seed-42/last.safetensors ${picture})
+  if(NOT output MATCHES "predicted")
+    message(FATAL_ERROR "example_embed said nothing:\n${output}")
+  endif()
+endforeach()

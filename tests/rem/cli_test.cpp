@@ -32,12 +32,14 @@ class RemCommands : public CliTest {
 
 TEST_F(RemCommands, EntropyOfEvalEntropyCouplingsAndDictionaryAgree) {
   const json eval = object({"eval", run_, "--device", "cpu", "--json"});
-  const json entropy =
-      object({"entropy", run_, "--device", "cpu", "--json", "--save", "dictionary.safetensors"});
+  const json entropy = object(
+      {"entropy", run_, "--device", "cpu", "--json", "--save", "new/dictionary.safetensors"});
   for (const char* key : {"accuracy", "accuracy_quantized", "levels", "entropy",
                           "entropy_per_class", "keys_per_class", "samples_per_class", "sparsity"})
     EXPECT_EQ(eval.at(key), entropy.at(key)) << key;
 
+  expect_one_line(remcaps({"couplings", run_, "--device", "cpu", "--out", "runs"}), 1,
+                  "runs: a folder; expected a file to write");
   object({"couplings", run_, "--device", "cpu", "--out", "couplings.safetensors", "--json"});
   const SafetensorsFile file(folder_ / "couplings.safetensors");
   const torch::Tensor levels = file.load("levels"), predictions = file.load("predictions");
@@ -56,7 +58,7 @@ TEST_F(RemCommands, EntropyOfEvalEntropyCouplingsAndDictionaryAgree) {
   const double right = predictions.eq(file.load("labels")).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(entropy.at("accuracy_quantized"), right, 1e-9);
 
-  const SafetensorsFile saved(folder_ / "dictionary.safetensors");
+  const SafetensorsFile saved(folder_ / "new/dictionary.safetensors");
   EXPECT_EQ(saved.load("counts").sum().item<int64_t>(), levels.size(0));
 }
 
@@ -78,6 +80,8 @@ TEST_F(WrongRemArguments, AreExplainedInOneLine) {
                   "eleven");
   expect_one_line(remcaps({"couplings", "run", "--out", "x", "--levels", "1"}), 2, "2 to 256");
   expect_one_line(remcaps({"entropy", "nowhere", "--device", "cpu"}), 1, "nowhere");
+  expect_one_line(remcaps({"couplings", "run", "--out", "x", "--levels", "auto"}), 2,
+                  "auto is no number of levels; expected 2 to 256");
   expect_one_line(remcaps({"table", "minst"}), 2, "did you mean mnist?");
   expect_one_line(remcaps({"reproduce", "mian"}), 2, "did you mean main?");
 }
