@@ -2,15 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 
 #include "cli/commands.h"
+#include "cli/images.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
-#include "remcaps/base/text.h"
 
 namespace remcaps::cli {
 namespace {
@@ -18,79 +15,12 @@ namespace {
 struct ExplainCommand {
   std::string run;
   std::vector<std::string> images;
-  std::filesystem::path out = "explained";
+  std::filesystem::path out;
   std::string levels;
   double threshold = -1;
   ExplainOptions options;
   PlaceOptions place;
   bool json = false;
-};
-
-struct Input {
-  std::string name;                     ///< as the user gave it, "test:17" for each image of a list
-  std::string stem;                     ///< of its files
-  std::optional<std::string> label;     ///< its class, where the data set says it
-  std::function<torch::Tensor()> read;  ///< [1, C, H, W]
-};
-
-// Finds out about every image before the first one is explained: a misspelt one stops the command
-// while nothing is written.
-class InputList {
- public:
-  InputList(const LoadedRun& run, std::string data_root)
-      : run_(run), data_root_(std::move(data_root)) {}
-
-  // A file, or places in a split: "test:3,7,10..14".
-  void add(const std::string& word) {
-    const size_t colon = word.find(':');
-    std::error_code ignored;
-    if (colon == std::string::npos || std::filesystem::exists(word, ignored))
-      add_file(word);
-    else
-      add_places(word, word.substr(0, colon), parse_ranges(word.substr(colon + 1)));
-  }
-
-  std::vector<Input> take() { return std::move(inputs_); }
-
- private:
-  void add_file(const std::string& path) {
-    inputs_.push_back({path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
-                       [image = run_.read_input(path)] { return image; }});
-  }
-
-  void add_places(const std::string& word, const std::string& split,
-                  const std::optional<std::vector<NumberRange>>& ranges) {
-    if (!ranges)
-      throw UsageError(fmt::format(
-          "{}: no such file; expected one, or images of the data set as in test:3,7,10..14", word));
-    if (!data_) data_ = run_.load_data(data_root_);
-    auto& source = sources_[split];
-    if (!source) source = std::make_shared<BatchSource>(run_.source(*data_, split));
-    const torch::Tensor labels = data_->split(split).labels;
-    for (const NumberRange& range : *ranges) {
-      check(range.last < source->size(), "{}: the {} split has images 0 to {}", word, split,
-            source->size() - 1);
-      for (int64_t place = range.first; place <= range.last; ++place)
-        inputs_.push_back(
-            {fmt::format("{}:{}", split, place), unique(fmt::format("{}-{}", split, place)),
-             data_->class_names.at(static_cast<size_t>(labels[place].item<int64_t>())),
-             [source, place] { return source->evaluation_batch(place, 1).images; }});
-    }
-  }
-
-  // Files of one name may come from several folders.
-  std::string unique(const std::string& stem) {
-    std::string name = stem;
-    for (int n = 2; !stems_.insert(name).second; ++n) name = fmt::format("{}-{}", stem, n);
-    return name;
-  }
-
-  const LoadedRun& run_;
-  std::string data_root_;
-  std::optional<DataSplits> data_;
-  std::map<std::string, std::shared_ptr<const BatchSource>> sources_;  // by split
-  std::set<std::string> stems_;
-  std::vector<Input> inputs_;
 };
 
 void run_explain(ExplainCommand command) {
@@ -101,9 +31,9 @@ void run_explain(ExplainCommand command) {
   if (!levels.empty()) run.recipe.quantize.levels = levels;
   if (command.threshold >= 0) command.options.tree_options.threshold = command.threshold;
   nlohmann::json all = nlohmann::json::array();
-  InputList inputs(run, command.place.data);
-  for (const std::string& word : command.images) inputs.add(word);
-  for (const Input& input : inputs.take()) {
+  // Networks that are compared on the same images do not overwrite each other's pictures.
+  if (command.out.empty()) command.out = std::filesystem::path("explained") / run.recipe.name;
+  for (const ImageInput& input : list_images(run, command.images, command.place.data)) {
     const Explanation explanation =
         explain_image(run, input.read(), command.options, command.out / input.stem);
     const std::string name = run.class_names.at(static_cast<size_t>(explanation.predicted));
@@ -116,7 +46,7 @@ void run_explain(ExplainCommand command) {
     if (input.label) all.back()["label"] = *input.label;
     if (!command.json)
       fmt::print("{}  {} {:.3f}{}\n{}", input.name, name, explanation.activation,
-                 input.label && *input.label != name ? ", labelled " + *input.label : "",
+                 input.remark(name),
                  files.empty() ? "  nothing to show: no grid, no decoder, too many capsules for a "
                                  "parse tree\n"
                                : fmt::format("  {}\n", fmt::join(files, "\n  ")));
@@ -138,11 +68,9 @@ void add_explain(CLI::App& app) {
   auto options = std::make_shared<ExplainCommand>();
   command->add_option("run", options->run, "A run's folder, a weights file or zoo:NAME")
       ->required();
-  command
-      ->add_option("images", options->images,
-                   "PNG or JPEG files, or images of the data set: test:17, test:3,7,10..14")
-      ->required();
-  command->add_option("--out", options->out, "Folder for the pictures")->capture_default_str();
+  command->add_option("images", options->images, kImagesHelp)->required();
+  command->add_option("--out", options->out,
+                      "Folder for the pictures (default: explained/<the run's recipe>)");
   command->add_flag("--saliency", options->options.saliency, "Saliency maps only");
   command->add_flag("--tree", options->options.tree, "Parse trees only");
   command->add_flag("--perturb", options->options.perturbations,
@@ -164,8 +92,8 @@ void add_explain(CLI::App& app) {
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
-      "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png test:0..9 --out "
-      "explained\n\nWithout --saliency, --tree and --perturb it writes all the network can show. "
+      "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png "
+      "test:0..9\n\nWithout --saliency, --tree and --perturb it writes all the network can show. "
       "It "
       "computes in\nfloat32, whatever precision the run was trained in.");
   command->callback([options] { run_explain(*options); });

@@ -98,7 +98,24 @@ TEST_F(TrainedRun, PredictTakesPicturesOfAnySizeAndColour) {
   EXPECT_EQ(predictions[0]["top"].size(), 3);
   EXPECT_EQ(predictions[0]["class"], predictions[1]["class"]);  // grey in grey
   write_atomically(folder_ / "text.png", "not a picture");
-  expect_one_line(remcaps({"predict", run_, "text.png"}), 1, "text.png");
+  expect_one_line(remcaps({"predict", run_, "grey.png", "text.png"}), 1, "text.png");
+}
+
+TEST_F(TrainedRun, PredictTakesImagesOfTheDataSetAndNamesTheirClass) {
+  const auto predictions = [&](const std::string& images) {
+    const ProgramResult result = remcaps({"predict", run_, images, "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out)["predictions"];
+  };
+  const json some = predictions("test:2,0..1"), all = predictions("test:0..2");
+  EXPECT_EQ(some, json::array({all[2], all[0], all[1]}));
+  const ProgramResult text = remcaps({"predict", run_, "test:0..2"});
+  for (const json& each : all) {
+    const std::string label = each["label"];
+    const bool said = text.out.find(", labelled " + label) != std::string::npos;
+    EXPECT_TRUE(said || each["class"] == label) << text.out;
+  }
+  expect_one_line(remcaps({"predict", run_, "tset:1"}), 2, "did you mean test?");
 }
 
 TEST_F(TrainedRun, SecondRunOfTheSameSeedGetsAFreshFolder) {

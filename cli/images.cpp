@@ -1,0 +1,84 @@
+#include "cli/images.h"
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
+
+namespace remcaps::cli {
+namespace {
+
+class ImageList {
+ public:
+  ImageList(const LoadedRun& run, std::string data_root)
+      : run_(run), data_root_(std::move(data_root)) {}
+
+  // A file, or places in a split: "test:3,7,10..14".
+  void add(const std::string& word) {
+    const size_t colon = word.find(':');
+    std::error_code ignored;
+    if (colon == std::string::npos || std::filesystem::exists(word, ignored))
+      add_file(word);
+    else
+      add_places(word, word.substr(0, colon), parse_ranges(word.substr(colon + 1)));
+  }
+
+  std::vector<ImageInput> take() { return std::move(inputs_); }
+
+ private:
+  void add_file(const std::string& path) {
+    inputs_.push_back({path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
+                       [image = run_.read_input(path)] { return image; }});
+  }
+
+  void add_places(const std::string& word, const std::string& split,
+                  const std::optional<std::vector<NumberRange>>& ranges) {
+    if (!ranges)
+      throw UsageError(fmt::format(
+          "{}: no such file; expected one, or images of the data set as in test:3,7,10..14", word));
+    if (!data_) data_ = run_.load_data(data_root_);
+    auto& source = sources_[split];
+    if (!source) source = std::make_shared<BatchSource>(run_.source(*data_, split));
+    const torch::Tensor labels = data_->split(split).labels;
+    for (const NumberRange& range : *ranges) {
+      check(range.last < source->size(), "{}: the {} split has images 0 to {}", word, split,
+            source->size() - 1);
+      for (int64_t place = range.first; place <= range.last; ++place)
+        inputs_.push_back(
+            {fmt::format("{}:{}", split, place), unique(fmt::format("{}-{}", split, place)),
+             data_->class_names.at(static_cast<size_t>(labels[place].item<int64_t>())),
+             [source, place] { return source->evaluation_batch(place, 1).images; }});
+    }
+  }
+
+  // Files of one name may come from several folders.
+  std::string unique(const std::string& stem) {
+    std::string name = stem;
+    for (int n = 2; !stems_.insert(name).second; ++n) name = fmt::format("{}-{}", stem, n);
+    return name;
+  }
+
+  const LoadedRun& run_;
+  std::string data_root_;
+  std::optional<DataSplits> data_;
+  std::map<std::string, std::shared_ptr<const BatchSource>> sources_;  // by split
+  std::set<std::string> stems_;
+  std::vector<ImageInput> inputs_;
+};
+
+}  // namespace
+
+std::string ImageInput::remark(const std::string& predicted) const {
+  return label && *label != predicted ? ", labelled " + *label : "";
+}
+
+std::vector<ImageInput> list_images(const LoadedRun& run, const std::vector<std::string>& words,
+                                    const std::string& data_root) {
+  ImageList images(run, data_root);
+  for (const std::string& word : words) images.add(word);
+  return images.take();
+}
+
+}  // namespace remcaps::cli

@@ -1,0 +1,31 @@
+// The images a command line names: files, and places in a split of the run's data set.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "remcaps/training/load.h"
+
+namespace remcaps::cli {
+
+constexpr const char* kImagesHelp =
+    "PNG or JPEG files, or images of the data set: test:17, test:3,7,10..14";
+
+struct ImageInput {
+  std::string name;                     ///< as the user gave it, "test:17" for each image of a list
+  std::string stem;                     ///< for files about it, different for every image
+  std::optional<std::string> label;     ///< its class, where the data set says it
+  std::function<torch::Tensor()> read;  ///< [1, C, H, W]
+
+  /// ", labelled bag" where the data set's class is not the given one; else nothing.
+  std::string remark(const std::string& predicted) const;
+};
+
+/// Finds out about every image before the first one is used: a misspelt one stops the command while
+/// nothing is written. The inputs read from `run`, which has to outlive them.
+std::vector<ImageInput> list_images(const LoadedRun& run, const std::vector<std::string>& words,
+                                    const std::string& data_root);
+
+}  // namespace remcaps::cli
