@@ -10,6 +10,7 @@
 #include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
 #include "remcaps/report/html_report_run.h"
+#include "remcaps/training/launch.h"
 
 namespace remcaps {
 
@@ -69,9 +70,15 @@ Figure levels_figure(const FigureOptions& options) {
 Figure entropy_figure(const FigureOptions& options) {
   const std::string title = "Entropy and accuracy in the course of training";
   FigureTable table{{"run", "epoch", "sparsity", "accuracy_quantized", "entropy", "keys"}, {}};
-  std::vector<Svg> drawings;
+  std::vector<RunName> names;
   for (const std::string& argument : options.runs) {
-    const RunFolder folder = RunFolder::open(argument);
+    const Recipe recipe = read_run_recipe(RunFolder::open(argument));
+    names.push_back({argument, recipe.name, recipe.train.seed});
+  }
+  const std::vector<std::string> labels = distinct_labels(names);
+  std::vector<Svg> drawings;
+  for (size_t run = 0; run < labels.size(); ++run) {
+    const RunFolder folder = RunFolder::open(options.runs[run]);
     const nlohmann::json metrics = read_metrics(folder.metrics());
     const auto column = [&](const char* name) {
       std::vector<double> values;
@@ -93,13 +100,13 @@ Figure entropy_figure(const FigureOptions& options) {
       pruned.push_back(100 * sparsity[i]);
       percent.push_back(100 * accuracy[i]);
       bits.push_back(entropy[i]);
-      table.add(argument, static_cast<int64_t>(epoch[i]) + 1, sparsity[i], accuracy[i], entropy[i],
-                keys[i]);
+      table.add(labels[run], static_cast<int64_t>(epoch[i]) + 1, sparsity[i], accuracy[i],
+                entropy[i], keys[i]);
     }
     check(!x.empty(),
           "{}: no epoch has an entropy (metrics.every in the recipe was 0 or never due)",
           folder.metrics().string());
-    drawings.push_back(draw_chart(accuracy_and_entropy(argument, "epoch", x, percent, bits)));
+    drawings.push_back(draw_chart(accuracy_and_entropy(labels[run], "epoch", x, percent, bits)));
     if (pruned.back() > 0)
       drawings.push_back(
           draw_chart(accuracy_and_entropy("", "pruned parameters (%)", pruned, percent, bits)));

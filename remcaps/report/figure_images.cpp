@@ -1,5 +1,6 @@
 // Perturbed reconstructions, and images grouped by their parse tree.
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
 #include "remcaps/explain/perturb.h"
 #include "remcaps/explain/statistics.h"
 #include "remcaps/report/figure_gallery.h"
@@ -57,10 +58,8 @@ Figure dictionary_figure(const FigureOptions& options) {
            [&](const Batch& batch, const Forward& forward) { groups.add(forward, batch.indices); });
   Gallery gallery;
   gallery.title = "Images that share a parse tree";
-  gallery.subtitle = fmt::format(
-      "{}, {}: mean image of the most frequent trees of each class, "
-      "with the number of images",
-      run.label, data_line(options, run));
+  gallery.subtitle = fmt::format("{}, {} {} images: each class's most frequent trees", run.label,
+                                 with_commas(run.part.size()), options.split);
   FigureTable table{{"class", "rank", "images", "first_image"}, {}};
   for (int64_t j = 0; j < std::min(run.classes(), kClasses); ++j) {
     GalleryRow row{fmt::format("{} ({} tree{})", run.class_name(j), groups.trees(j),

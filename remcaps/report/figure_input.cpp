@@ -1,6 +1,7 @@
 #include "remcaps/report/figure_input.h"
 
 #include <map>
+#include <set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
@@ -10,26 +11,21 @@
 namespace remcaps {
 namespace fs = std::filesystem;
 
-namespace {
-
-// "fashion-mnist/dr-capsnet-rem", with what else it takes to tell the runs apart.
-void label_runs(std::vector<FigureRun>& runs, const std::vector<std::string>& arguments) {
-  const auto distinct = [&] {
-    for (size_t i = 0; i < runs.size(); ++i)
-      for (size_t k = 0; k < i; ++k)
-        if (runs[i].label == runs[k].label) return false;
-    return true;
+std::vector<std::string> distinct_labels(const std::vector<RunName>& names) {
+  std::vector<std::string> labels;
+  for (const RunName& name : names) labels.push_back(name.recipe);
+  const auto distinct = [&labels] {
+    return std::set<std::string>(labels.begin(), labels.end()).size() == labels.size();
   };
-  for (FigureRun& run : runs) run.label = run.run.recipe.name;
-  if (distinct()) return;
-  for (FigureRun& run : runs) run.label += fmt::format(" seed {}", run.run.recipe.train.seed);
-  if (distinct()) return;
-  for (FigureRun& run : runs) run.label += fmt::format(" epoch {}", run.run.epoch + 1);
-  if (distinct()) return;
-  for (size_t i = 0; i < runs.size(); ++i) runs[i].label = arguments[i];
+  if (distinct()) return labels;
+  for (size_t i = 0; i < names.size(); ++i) labels[i] += fmt::format(" seed {}", names[i].seed);
+  if (distinct()) return labels;
+  for (size_t i = 0; i < names.size(); ++i)
+    labels[i] += fmt::format(" epoch {}", names[i].epoch + 1);
+  if (distinct()) return labels;
+  for (size_t i = 0; i < names.size(); ++i) labels[i] = names[i].argument;
+  return labels;
 }
-
-}  // namespace
 
 RunArgument parse_run_argument(const std::string& argument) {
   std::error_code ignored;
@@ -104,7 +100,13 @@ std::vector<FigureRun> load_figure_runs(const FigureOptions& options) {
     run.quantizers = run.run.recipe.quantize.quantizers(run.run.model->routing_layers().size());
     runs.push_back(std::move(run));
   }
-  label_runs(runs, options.runs);
+  std::vector<RunName> names;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const LoadedRun& run = runs[i].run;
+    names.push_back({options.runs[i], run.recipe.name, run.recipe.train.seed, run.epoch});
+  }
+  const std::vector<std::string> labels = distinct_labels(names);
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].label = labels[i];
   return runs;
 }
 

@@ -20,6 +20,14 @@ struct RunArgument {
 };
 RunArgument parse_run_argument(const std::string& argument);
 
+struct RunName {
+  std::string argument;  ///< as the user gave it
+  std::string recipe;
+  int64_t seed = 0, epoch = 0;
+};
+/// "fashion-mnist/dr-capsnet-rem", with what else it takes to tell the runs apart.
+std::vector<std::string> distinct_labels(const std::vector<RunName>& names);
+
 /// A run with the images a figure measures.
 struct FigureRun {
   std::string label;  ///< tells the figure's runs apart

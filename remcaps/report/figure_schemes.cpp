@@ -28,8 +28,8 @@ Svg draw_layers(const std::vector<LayerCost>& layers, const std::vector<std::str
   const size_t rows = (layers.size() + kBoxesPerRow - 1) / kBoxesPerRow;
   const size_t columns = std::min(kBoxesPerRow, layers.size());
   const double row_height = kBoxHeight + 38;
-  Svg svg(static_cast<double>(columns) * (kBoxWidth + kBoxGap) + 20,
-          static_cast<double>(rows) * row_height);
+  Svg svg(static_cast<double>(columns) * (kBoxWidth + kBoxGap) - kBoxGap + 16,
+          static_cast<double>(rows - 1) * row_height + kBoxHeight + 12);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerCost& layer = layers[i];
     const bool routing = std::find(routed.begin(), routed.end(), layer.name) != routed.end();

@@ -6,6 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/explain/pasted.h"
 #include "remcaps/report/figure_chart.h"
+#include "remcaps/report/figure_input.h"
 #include "tests/explain/tiny_run.h"
 
 namespace remcaps {
@@ -130,7 +131,20 @@ TEST_F(Figures, EntropyComesFromTheMetricsFile) {
   }
   const std::string csv = write("entropy", of({run}));
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << "only epochs with an entropy";
-  EXPECT_THAT(csv, HasSubstr(",4,"));
+  EXPECT_THAT(csv, HasSubstr("tiny/grid,4,"));
+}
+
+TEST(FigureLabels, SayWhatItTakesToTellRunsApart) {
+  using Labels = std::vector<std::string>;
+  const RunName plain{"runs/a", "mnist/a", 42, 9}, other{"runs/b", "mnist/b", 42, 9},
+      seed{"runs/a43", "mnist/a", 43, 9}, epoch{"runs/a@epoch-0004", "mnist/a", 42, 4};
+  EXPECT_EQ(distinct_labels({plain}), Labels{"mnist/a"});
+  EXPECT_EQ(distinct_labels({plain, other}), (Labels{"mnist/a", "mnist/b"}));
+  EXPECT_EQ(distinct_labels({plain, seed}), (Labels{"mnist/a seed 42", "mnist/a seed 43"}));
+  EXPECT_EQ(distinct_labels({plain, epoch}),
+            (Labels{"mnist/a seed 42 epoch 10", "mnist/a seed 42 epoch 5"}));
+  const RunName copy{"elsewhere/a", "mnist/a", 42, 9};
+  EXPECT_EQ(distinct_labels({plain, copy}), (Labels{"runs/a", "elsewhere/a"}));
 }
 
 TEST_F(Figures, ObjectShareIsMeasuredAgainstTheMasks) {

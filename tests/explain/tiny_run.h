@@ -46,6 +46,7 @@ class TinyRuns {
     const std::filesystem::path run = folder_ / name;
     make_folder(run);
     write_atomically(run / "recipe.yaml", recipe.to_text());
+    write_atomically(run / "run.json", fmt::format(R"({{"recipe": "{}"}})", recipe.name));
     for (const char* file : {"best.safetensors", "last.safetensors", "epoch-0000.safetensors"})
       save_weights(run / file, *network, info);
     return run.string();
