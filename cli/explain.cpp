@@ -8,6 +8,7 @@
 #include "cli/images.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/training/launch.h"
 
 namespace remcaps::cli {
 namespace {
@@ -32,7 +33,8 @@ void run_explain(ExplainCommand command) {
   if (command.threshold >= 0) command.options.tree_options.threshold = command.threshold;
   nlohmann::json all = nlohmann::json::array();
   // Networks that are compared on the same images do not overwrite each other's pictures.
-  if (command.out.empty()) command.out = std::filesystem::path("explained") / run.recipe.name;
+  if (command.out.empty())
+    command.out = std::filesystem::path("explained") / folder_of_recipe(run.recipe);
   for (const ImageInput& input : list_images(run, command.images, command.place.data)) {
     const Explanation explanation =
         explain_image(run, input.read(), command.options, command.out / input.stem);
@@ -70,7 +72,7 @@ void add_explain(CLI::App& app) {
       ->required();
   command->add_option("images", options->images, kImagesHelp)->required();
   command->add_option("--out", options->out,
-                      "Folder for the pictures (default: explained/<the run's recipe>)");
+                      "Folder for the pictures (default: explained/<data set>/<recipe>)");
   command->add_flag("--saliency", options->options.saliency, "Saliency maps only");
   command->add_flag("--tree", options->options.tree, "Parse trees only");
   command->add_flag("--perturb", options->options.perturbations,
@@ -92,10 +94,10 @@ void add_explain(CLI::App& app) {
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
-      "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png "
-      "test:0..9\n\nWithout --saliency, --tree and --perturb it writes all the network can show. "
-      "It "
-      "computes in\nfloat32, whatever precision the run was trained in.");
+      "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png test:0..9\n\n"
+      "Without --saliency, --tree and --perturb it writes all the network can show. It computes "
+      "in\n"
+      "float32, whatever precision the run was trained in.");
   command->callback([options] { run_explain(*options); });
 }
 

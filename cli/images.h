@@ -24,7 +24,7 @@ struct ImageInput {
 };
 
 /// Finds out about every image before the first one is used: a misspelt one stops the command while
-/// nothing is written. The inputs read from `run`, which has to outlive them.
+/// nothing is written.
 std::vector<ImageInput> list_images(const LoadedRun& run, const std::vector<std::string>& words,
                                     const std::string& data_root);
 

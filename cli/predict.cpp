@@ -77,9 +77,8 @@ void add_predict(CLI::App& app) {
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
-      "Example:\n  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg test:0..9 "
-      "--top 3"
-      "\n\n"
+      "Example:\n"
+      "  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg test:0..9 --top 3\n\n"
       "It computes in float32, whatever precision the run was trained in.");
   command->callback([options] { run_predict(*options); });
 }

@@ -58,8 +58,7 @@ std::vector<int64_t> parse_levels(const std::string& text) {
         value > 256)
       throw UsageError(
           fmt::format("--levels {}: {} is no number of levels; expected 2 to 256 (0: leave the "
-                      "layer alone), one "
-                      "for all routing layers or one each, as in 11,6",
+                      "layer alone), one for all routing layers or one each, as in 11,6",
                       text, word.empty() ? "\"\"" : word));
     levels.push_back(value);
   }

@@ -70,15 +70,17 @@ Figure levels_figure(const FigureOptions& options) {
 Figure entropy_figure(const FigureOptions& options) {
   const std::string title = "Entropy and accuracy in the course of training";
   FigureTable table{{"run", "epoch", "sparsity", "accuracy_quantized", "entropy", "keys"}, {}};
+  std::vector<RunFolder> folders;
   std::vector<RunName> names;
   for (const std::string& argument : options.runs) {
-    const Recipe recipe = read_run_recipe(RunFolder::open(argument));
+    folders.push_back(RunFolder::open(argument));
+    const Recipe recipe = read_run_recipe(folders.back());
     names.push_back({argument, recipe.name, recipe.train.seed});
   }
   const std::vector<std::string> labels = distinct_labels(names);
   std::vector<Svg> drawings;
   for (size_t run = 0; run < labels.size(); ++run) {
-    const RunFolder folder = RunFolder::open(options.runs[run]);
+    const RunFolder& folder = folders[run];
     const nlohmann::json metrics = read_metrics(folder.metrics());
     const auto column = [&](const char* name) {
       std::vector<double> values;

@@ -12,8 +12,12 @@ namespace remcaps {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+fs::path folder_of_recipe(const Recipe& recipe) {
+  return fs::path(recipe.dataset.name) / fs::path(recipe.name).filename();
+}
+
 fs::path default_runs_folder(const Recipe& recipe) {
-  return fs::path("runs") / recipe.dataset.name / fs::path(recipe.name).filename();
+  return "runs" / folder_of_recipe(recipe);
 }
 
 std::vector<int64_t> parse_seeds(const std::string& text) {

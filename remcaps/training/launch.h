@@ -10,6 +10,10 @@
 
 namespace remcaps {
 
+/// <data set>/<recipe's own name>: where files about a recipe's networks are kept apart from
+/// others'.
+std::filesystem::path folder_of_recipe(const Recipe& recipe);
+
 /// runs/<data set>/<recipe's own name>: where a recipe's runs go unless the user says otherwise.
 std::filesystem::path default_runs_folder(const Recipe& recipe);
 

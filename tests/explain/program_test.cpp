@@ -44,7 +44,7 @@ TEST_F(ExplainProgram, ExplainsFilesAndImagesOfTheDataSet) {
   EXPECT_EQ(json["explanations"][1]["image"], "test:2");
   EXPECT_EQ(json["explanations"][3]["image"], "test:1");
   EXPECT_EQ(json["explanations"][3]["label"], "dog");
-  EXPECT_EQ(json["explanations"][3]["files"][0], "explained/tiny/grid/test-1-overlay.png");
+  EXPECT_EQ(json["explanations"][3]["files"][0], "explained/folder/grid/test-1-overlay.png");
   for (const auto& explanation : json["explanations"])
     for (const auto& file : explanation["files"])
       EXPECT_TRUE(fs::exists(runs_.folder() / file.get<std::string>())) << file;
