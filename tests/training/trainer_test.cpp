@@ -311,5 +311,23 @@ TEST_F(TrainerTest, MemoryIsEstimatedFromTheLayersCosts) {
   EXPECT_GT(available_memory(torch::kCPU), 0);
 }
 
+int host_caught = 0;
+
+TEST(Interrupts, AreGivenBackToTheProgramThatTrains) {
+  const auto before = ::signal(SIGINT, [](int signal) { host_caught = signal; });
+  {
+    const InterruptGuard guard;
+    raise(SIGINT);
+    EXPECT_EQ(InterruptGuard::signal(), SIGINT);
+  }
+  EXPECT_THROW(stop_between_runs(), Interrupted);
+  EXPECT_EQ(host_caught, 0);
+  raise(SIGINT);
+  EXPECT_EQ(host_caught, SIGINT);
+  { const InterruptGuard guard; }
+  EXPECT_NO_THROW(stop_between_runs()) << "the signal before was for another run";
+  ::signal(SIGINT, before);
+}
+
 }  // namespace
 }  // namespace remcaps
