@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/catalog.h"
@@ -181,7 +182,8 @@ void add_data(CLI::App& app) {
     command->add_option("--folder", options->folder,
                         "The folder the data set's files are in (data set folder: the images)");
     command->add_option("--image-size", options->image_size,
-                        "Side in pixels that folders of images are decoded to");
+                        "Side in pixels that folders of images are decoded to")
+        ->check(between(0, 4096));
   };
 
   auto* listing = add("list", "Every data set: its size, and where it is or how to get it",

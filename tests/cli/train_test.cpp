@@ -259,6 +259,11 @@ TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
                   "--top: 0; expected 1 or more (");
   expect_one_line(remcaps({"eval", "run", "--batch", "many"}), 2,
                   "--batch: many; expected 1 to 65536 (");
+  expect_one_line(remcaps({"describe", "mnist/dr-capsnet", "--batch", "9223372036854775807"}), 2,
+                  "expected 1 to 65536 (");
+  for (const char* side : {"-5", "100000000000"})
+    expect_one_line(remcaps({"data", "prepare", "folder", "--folder", ".", "--image-size", side}),
+                    2, "expected 0 to 4096 (");
   expect_one_line(remcaps({"resume", "nowhere"}), 1, "nowhere: no such run folder");
 }
 
