@@ -311,6 +311,19 @@ TEST_F(TrainerTest, MemoryIsEstimatedFromTheLayersCosts) {
   EXPECT_GT(available_memory(torch::kCPU), 0);
 }
 
+TEST(Memory, FilesThatAreOnlyCachedDoNotCountAgainstAControlGroupsLimit) {
+  const TemporaryFolder group;
+  EXPECT_EQ(group_available(group.path()), std::nullopt);
+  write_atomically(group / "memory.max", "1000\n");
+  write_atomically(group / "memory.current", "900\n");
+  EXPECT_EQ(group_available(group.path()), 100);
+  write_atomically(group / "memory.stat",
+                   "anon 100\nfile 800\nshmem 50\ninactive_file 600\nactive_file 150\n");
+  EXPECT_EQ(group_available(group.path()), 850);
+  write_atomically(group / "memory.max", "max\n");
+  EXPECT_EQ(group_available(group.path()), std::nullopt);
+}
+
 int host_caught = 0;
 
 TEST(Interrupts, AreGivenBackToTheProgramThatTrains) {
