@@ -267,6 +267,17 @@ TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
   expect_one_line(remcaps({"resume", "nowhere"}), 1, "nowhere: no such run folder");
 }
 
+TEST_F(CliTest, AnOutputThatCannotBeWrittenIsToldBeforeTheData) {
+  fs::create_directory(folder_ / "taken.safetensors");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"data", "prepare", "mnist", "--out", "taken.safetensors"},
+        {"paste", "taken.safetensors", "--from", "mnist"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--data", "nowhere"});
+    expect_one_line(remcaps(arguments), 1, "taken.safetensors: a folder; expected a file to write");
+  }
+}
+
 TEST_F(CliTest, EveryCommandsHelpShowsAnExample) {
   for (const char* command : {"train", "resume", "eval", "predict", "describe"}) {
     const ProgramResult help = remcaps({command, "--help"});
