@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/data/download.h"
@@ -146,9 +148,10 @@ void fetch(const DataOptions& options) {
 void prepare(const DataOptions& options) {
   const fs::path root = options.root();
   catalog_entry(options.name);
-  const SourceData source = read_files(options.dataset(options.name), root);
   const fs::path out = options.out.empty() ? default_prepared(options.name, options.folder, root)
                                            : fs::path(options.out);
+  if (!options.out.empty()) prepare_output(out);
+  const SourceData source = read_files(options.dataset(options.name), root);
   write_prepared(out, source);
   for (const auto& [split, reason] : source.missing)
     fmt::print(stderr, "remcaps: {}: without its {} set: {}\n", source.name, split, reason);
@@ -180,8 +183,10 @@ void add_data(CLI::App& app) {
   const auto add_source = [&](CLI::App* command) {
     command->add_option("--folder", options->folder,
                         "The folder the data set's files are in (data set folder: the images)");
-    command->add_option("--image-size", options->image_size,
-                        "Side in pixels that folders of images are decoded to");
+    command
+        ->add_option("--image-size", options->image_size,
+                     "Side in pixels that folders of images are decoded to")
+        ->check(between(0, 4096));
   };
 
   auto* listing = add("list", "Every data set: its size, and where it is or how to get it",

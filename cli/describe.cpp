@@ -115,7 +115,7 @@ void add_describe(CLI::App& app) {
   auto options = std::make_shared<DescribeCommand>();
   command->add_option("recipe", options->recipe, "A recipe's name or its file")->required();
   command->add_option("--batch", options->batch, "Batch size of the memory (default: the recipe's)")
-      ->check(at_least(1));
+      ->check(between(1, 65536));
   command->add_option("--set", options->overrides, "Change a key of the recipe, repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

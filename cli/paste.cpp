@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/explain/pasted.h"
 
 namespace remcaps::cli {
@@ -41,6 +42,7 @@ void add_paste(CLI::App& app) {
     if (options->out.extension() != ".safetensors")
       throw UsageError(
           fmt::format("{}: expected a name that ends in .safetensors", options->out.string()));
+    prepare_output(options->out);
     const DataSplits data = load_dataset(options->dataset, data_root(options->data));
     write_pasted(data, options->paste, options->out);
     fmt::print("{}\n{}\n", options->out.string(), masks_file(options->out).string());

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
 #include "remcaps/training/load.h"
 
@@ -40,6 +41,7 @@ struct TrainCommand {
     const DataSplits data = load_dataset(loaded.dataset, root);
     nlohmann::json runs = nlohmann::json::array();
     for (const int64_t each : list) {
+      stop_between_runs();
       loaded.train.seed = each;
       const auto trainer = start_run(
           loaded, data, out.empty() ? default_runs_folder(loaded) : std::filesystem::path(out),

@@ -28,22 +28,33 @@ void flush_to_disk(const fs::path& path, int flags) {
         std::strerror(error));
 }
 
-}  // namespace
+// /dev/stdout, /dev/null, a pipe: there is no old content to keep, and a rename would put a file in
+// its place.
+bool is_stream(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
 
-void write_atomically(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+void write_to(std::ofstream& out, const fs::path& path,
+              const std::function<void(std::ostream&)>& write) {
+  check(out.good(), "{}: cannot write: {}", path.string(), std::strerror(errno));
+  write(out);
+  out.flush();
+  check(out.good(), "{}: writing failed: {}", path.string(),
+        errno != 0 ? std::strerror(errno) : "unknown error");
+  out.close();
+  check(!out.fail(), "{}: writing failed: {}", path.string(), std::strerror(errno));
+}
+
+void replace_file(const fs::path& path, const std::function<void(std::ostream&)>& write) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const fs::path temporary =
       folder / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
   try {
     errno = 0;
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    check(out.good(), "{}: cannot write: {}", path.string(), std::strerror(errno));
-    write(out);
-    out.flush();
-    check(out.good(), "{}: writing failed: {}", path.string(),
-          errno != 0 ? std::strerror(errno) : "unknown error");
-    out.close();
-    check(!out.fail(), "{}: writing failed: {}", path.string(), std::strerror(errno));
+    write_to(out, path, write);
     flush_to_disk(temporary, O_RDONLY);
     fs::rename(temporary, path);
     flush_to_disk(folder, O_RDONLY | O_DIRECTORY);
@@ -56,6 +67,20 @@ void write_atomically(const fs::path& path, const std::function<void(std::ostrea
     fs::remove(temporary, ignored);
     throw;
   }
+}
+
+}  // namespace
+
+void write_atomically(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+  if (is_stream(path)) {
+    errno = 0;
+    std::ofstream out(path, std::ios::binary);
+    return write_to(out, path, write);
+  }
+  // What a link leads to is replaced, not the link.
+  std::error_code error;
+  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
+  replace_file(error ? path : target, write);
 }
 
 void write_atomically(const fs::path& path, std::string_view text) {
@@ -83,6 +108,11 @@ void make_folder(const fs::path& path) {
 
 void prepare_output(const fs::path& file) {
   check(!fs::is_directory(file), "{}: a folder; expected a file to write", file.string());
+  if (is_stream(file)) {
+    check(::access(file.c_str(), W_OK) == 0, "{}: cannot write: {}", file.string(),
+          std::strerror(errno));
+    return;
+  }
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   make_folder(folder);
   check(::access(folder.c_str(), W_OK | X_OK) == 0, "{}: cannot write: {}", file.string(),

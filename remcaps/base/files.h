@@ -11,7 +11,8 @@ namespace remcaps {
 
 /// Writes a file atomically: `write` fills a temporary file beside `path`, which is flushed to disk
 /// and renamed over it. On any failure (a full disk among them) the old file is untouched and the
-/// temporary one removed.
+/// temporary one removed. A symbolic link stays one: what it leads to is replaced. Where `path` is
+/// a device or a pipe (/dev/stdout) there is nothing to replace, and `write` fills that.
 void write_atomically(const std::filesystem::path& path,
                       const std::function<void(std::ostream&)>& write);
 

@@ -32,6 +32,29 @@ std::string shape_text(std::span<const int64_t> shape) {
   return fmt::format("{}", fmt::join(shape.begin(), shape.end(), "x"));
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto first = static_cast<uint8_t>(text[at]);
+    const size_t length = first < 0x80                     ? 1
+                          : first >= 0xC2 && first <= 0xDF ? 2
+                          : first >= 0xE0 && first <= 0xEF ? 3
+                          : first >= 0xF0 && first <= 0xF4 ? 4
+                                                           : 0;
+    if (length == 0 || length > text.size() - at) return false;
+    uint32_t code = length == 1 ? first : first & (0xFFu >> (length + 1));
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<uint8_t>(text[at + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      code = code << 6 | (next & 0x3Fu);
+    }
+    // Longer than needed, half of a UTF-16 pair, beyond the last code point.
+    if (length == 3 && (code < 0x800 || (code >= 0xD800 && code <= 0xDFFF))) return false;
+    if (length == 4 && (code < 0x10000 || code > 0x10FFFF)) return false;
+    at += length;
+  }
+  return true;
+}
+
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

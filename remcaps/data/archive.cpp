@@ -50,6 +50,7 @@ void check_member(const fs::path& archive, const std::string& member) {
 }
 
 constexpr size_t kTarBlock = 512;
+constexpr uint64_t kTarMost = uint64_t{1} << 60;  // bytes of a member: sums with it cannot overflow
 using TarHeader = std::array<char, kTarBlock>;
 
 // A number field: octal text, or big-endian binary where the first bit is set (files beyond 8 GB).
@@ -82,7 +83,8 @@ std::string pax_value(const std::string& records, const std::string& key) {
   while (at < records.size()) {
     const size_t length = std::strtoull(records.c_str() + at, nullptr, 10);
     const size_t space = records.find(' ', at);
-    if (length == 0 || space == std::string::npos || at + length > records.size()) break;
+    if (space == std::string::npos || length > records.size() - at || space + 2 > at + length)
+      break;
     const std::string record = records.substr(space + 1, at + length - space - 2);
     if (record.rfind(key + "=", 0) == 0) return record.substr(key.size() + 1);
     at += length;
@@ -145,9 +147,9 @@ class ZipArchive {
           member.name);
     const uint64_t begin = member.offset + kFixed + little_endian(local.data() + 26, 2) +
                            little_endian(local.data() + 28, 2);
-    check(begin + member.packed <= size_, "{}: {} ends at byte {} of {} (file truncated?)",
-          path_.string(), member.name, with_commas(static_cast<int64_t>(begin + member.packed)),
-          with_commas(static_cast<int64_t>(size_)));
+    check(begin <= size_ && member.packed <= size_ - begin,
+          "{}: {} has {} bytes from byte {} on, of {} (file truncated?)", path_.string(),
+          member.name, member.packed, begin, size_);
     check(member.method == 0 || member.method == Z_DEFLATED,
           "{}: {} is packed with method {}; expected 0 or 8", path_.string(), member.name,
           member.method);
@@ -167,8 +169,9 @@ class ZipArchive {
 
  private:
   std::string read_at(uint64_t offset, uint64_t bytes) {
-    check(offset + bytes <= size_, "{}: {} bytes; its directory points beyond (file truncated?)",
-          path_.string(), with_commas(static_cast<int64_t>(size_)));
+    check(offset <= size_ && bytes <= size_ - offset,
+          "{}: {} bytes; its directory points beyond (file truncated?)", path_.string(),
+          with_commas(static_cast<int64_t>(size_)));
     std::string text(bytes, '\0');
     file_.clear();
     file_.seekg(static_cast<std::streamoff>(offset));
@@ -279,6 +282,7 @@ void unpack_tar(const fs::path& archive, const PlaceMember& place) {
     if (std::all_of(header.begin(), header.end(), [](char c) { return c == 0; })) return;
     check(tar_checksum_fits(header), "{}: a damaged header (not a tar archive?)", archive.string());
     const uint64_t size = tar_number(header.data() + 124, 12);
+    check(size <= kTarMost, "{}: a member of {} bytes", archive.string(), size);
     const char type = header[156];
     if (type == 'L') {
       long_name = read_text(size).c_str();

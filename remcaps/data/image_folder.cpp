@@ -50,8 +50,11 @@ std::vector<fs::path> sorted_entries(const fs::path& folder, bool folders) {
 
 std::vector<std::string> folder_names(const fs::path& folder) {
   std::vector<std::string> names;
-  for (const fs::path& path : sorted_entries(folder, true))
+  for (const fs::path& path : sorted_entries(folder, true)) {
     names.push_back(path.filename().string());
+    check(is_utf8(names.back()), "{}: a class's name has to be UTF-8; rename the folder",
+          path.string());
+  }
   return names;
 }
 

@@ -66,7 +66,9 @@ std::vector<int64_t> ReportImages::shown_size() const {
   const int64_t longest = std::max(one.size(2), one.size(3));
   const double pixels =
       share_ * kImageBytes / static_cast<double>(one.size(1) * std::max<size_t>(1, places_.size()));
-  const int64_t side = std::clamp(static_cast<int64_t>(std::sqrt(pixels)), kSmallestSide, longest);
+  // Of images that are smaller still their own.
+  const int64_t side =
+      std::min(std::max(static_cast<int64_t>(std::sqrt(pixels)), kSmallestSide), longest);
   return shown(images_.images.narrow(0, 0, 1), side).sizes().slice(2).vec();
 }
 

@@ -159,6 +159,7 @@ void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& option
     try {
       train_run(run, options, minutes);
       run.state = PlannedRun::State::kFinished;
+      if (left > 1) stop_between_runs();
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& error) {

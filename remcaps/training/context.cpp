@@ -1,14 +1,16 @@
 #include "remcaps/training/context.h"
 
-#include "remcaps/data/batches.h"
+#include "remcaps/base/error.h"
+#include "remcaps/data/augment.h"
 #include "remcaps/data/catalog.h"
 
 namespace remcaps {
 namespace {
 
-ModelContext context_of(const Recipe& recipe, const Dataset& images, int64_t classes) {
-  const BatchSource source(images, recipe.dataset.augment, torch::kCPU);
-  const std::vector<int64_t> shape = source.image_shape();
+// `image`: [C, H, W] as the data set has it.
+ModelContext context_of(const Recipe& recipe, const std::vector<int64_t>& image, int64_t classes) {
+  check_augment(recipe.dataset.augment, image);
+  const std::vector<int64_t> shape = augmented_shape(recipe.dataset.augment, image);
   ModelContext context;
   context.input = {shape[0], shape[1], shape[2]};
   context.classes = classes;
@@ -20,7 +22,9 @@ ModelContext context_of(const Recipe& recipe, const Dataset& images, int64_t cla
 }  // namespace
 
 ModelContext model_context(const Recipe& recipe, const DataSplits& data) {
-  return context_of(recipe, data.train, static_cast<int64_t>(data.class_names.size()));
+  check(data.train.size() > 0, "{}: the training split has no images", recipe.dataset.name);
+  return context_of(recipe, data.train.images.sizes().slice(1).vec(),
+                    static_cast<int64_t>(data.class_names.size()));
 }
 
 std::optional<ModelContext> known_context(const Recipe& recipe) {
@@ -29,10 +33,7 @@ std::optional<ModelContext> known_context(const Recipe& recipe) {
   const int64_t classes =
       entry.name == "tiny-imagenet" ? 200 : static_cast<int64_t>(entry.class_names.size());
   if (entry.shape.empty() || classes == 0 || recipe.dataset.image_size > 0) return std::nullopt;
-  Dataset one;
-  one.images = torch::zeros({1, entry.shape[0], entry.shape[1], entry.shape[2]}, torch::kUInt8);
-  one.labels = torch::zeros({1}, torch::kInt64);
-  return context_of(recipe, one, classes);
+  return context_of(recipe, entry.shape, classes);
 }
 
 }  // namespace remcaps

@@ -1,7 +1,5 @@
 #include "remcaps/training/interrupt.h"
 
-#include <signal.h>
-
 namespace remcaps {
 namespace {
 
@@ -11,28 +9,30 @@ void handle(int signal) {
   caught = signal;
 }
 
-void install(void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  // SA_RESETHAND: the second signal is not caught any more.
-  action.sa_flags = SA_RESTART | (handler == SIG_DFL ? 0 : SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
-
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
   caught = 0;
-  install(handle);
+  struct sigaction action {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART | SA_RESETHAND;  // the second signal is not caught any more
+  sigaction(SIGINT, &action, &interrupt_);
+  sigaction(SIGTERM, &action, &terminate_);
 }
 
 InterruptGuard::~InterruptGuard() {
-  install(SIG_DFL);
+  sigaction(SIGINT, &interrupt_, nullptr);
+  sigaction(SIGTERM, &terminate_, nullptr);
 }
 
 int InterruptGuard::signal() {
   return caught;
+}
+
+void stop_between_runs() {
+  if (caught != 0)
+    throw Interrupted("interrupted; the run that was under way is complete, no other was begun",
+                      caught);
 }
 
 }  // namespace remcaps

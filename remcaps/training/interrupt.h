@@ -1,6 +1,8 @@
 // Ctrl-C and SIGTERM: the step in progress is finished, the run saved, the program ends.
 #pragma once
 
+#include <signal.h>
+
 #include <string>
 
 #include "remcaps/base/error.h"
@@ -18,7 +20,8 @@ class Interrupted : public Error {
   int signal_;
 };
 
-/// Catches SIGINT and SIGTERM as long as it lives. A second signal ends the program at once.
+/// Catches SIGINT and SIGTERM as long as it lives, and then gives them back to whoever had them.
+/// A second signal ends the program at once.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -26,8 +29,16 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// The signal that came, or 0.
+  /// The signal that came while the last one lived, or 0.
   static int signal();
+
+ private:
+  struct sigaction interrupt_ {
+  }, terminate_{};  // as they were
 };
+
+/// Between two runs: a signal that came when the first had nothing left but its evaluation did not
+/// end it, but Interrupted keeps the next one from beginning.
+void stop_between_runs();
 
 }  // namespace remcaps

@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <sstream>
 
 #include "remcaps/base/error.h"
@@ -19,27 +18,42 @@ std::optional<int64_t> read_number(const std::string& path) {
   return in >> value ? std::optional(value) : std::nullopt;
 }
 
-std::optional<int64_t> machine_available() {
-  std::ifstream in("/proc/meminfo");
+// The number behind a name at a line's beginning.
+std::optional<int64_t> read_field(const std::string& path, const std::string& field) {
+  std::ifstream in(path);
   std::string line;
   while (std::getline(in, line)) {
     std::istringstream words(line);
     std::string name;
-    int64_t kibibytes = 0;
-    if (words >> name >> kibibytes && name == "MemAvailable:") return kibibytes * 1024;
+    int64_t value = 0;
+    if (words >> name >> value && name == field) return value;
   }
   return std::nullopt;
 }
 
+std::optional<int64_t> machine_available() {
+  const auto kibibytes = read_field("/proc/meminfo", "MemAvailable:");
+  return kibibytes ? std::optional(*kibibytes * 1024) : std::nullopt;
+}
+
 int64_t host_available() {
-  int64_t available = machine_available().value_or(std::numeric_limits<int64_t>::max());
-  const auto limit = read_number("/sys/fs/cgroup/memory.max");
-  const auto used = read_number("/sys/fs/cgroup/memory.current");
-  if (limit && used) available = std::min(available, *limit - *used);
-  return available == std::numeric_limits<int64_t>::max() ? 0 : std::max<int64_t>(available, 1);
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  const int64_t available = std::min(machine_available().value_or(kAny),
+                                     group_available("/sys/fs/cgroup").value_or(kAny));
+  return available == kAny ? 0 : std::max<int64_t>(available, 1);
 }
 
 }  // namespace
+
+std::optional<int64_t> group_available(const std::filesystem::path& group) {
+  const auto limit = read_number(group / "memory.max");
+  const auto used = read_number(group / "memory.current");
+  if (!limit || !used) return std::nullopt;
+  const std::string stat = group / "memory.stat";
+  const int64_t cached =
+      read_field(stat, "active_file").value_or(0) + read_field(stat, "inactive_file").value_or(0);
+  return *limit - *used + cached;
+}
 
 MemoryEstimate estimate_memory(const CapsNet& model, int64_t batch) {
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));

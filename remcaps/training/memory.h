@@ -3,6 +3,9 @@
 
 #include <torch/types.h>
 
+#include <filesystem>
+#include <optional>
+
 #include "remcaps/training/recipe.h"
 
 namespace remcaps {
@@ -26,6 +29,11 @@ MemoryEstimate estimate_memory(const CapsNet& model, int64_t batch);
 /// Bytes that can still be allocated on a device: the GPU's free memory, or what the machine and
 /// this process's control group leave. 0 where that is not known.
 int64_t available_memory(torch::Device device);
+
+/// What the control group in a folder such as /sys/fs/cgroup leaves of its limit, files that are
+/// only cached not counted: data sets that were read would otherwise fill it. Nothing where it has
+/// no limit.
+std::optional<int64_t> group_available(const std::filesystem::path& group);
 
 /// Before anything is allocated for training: Error where it cannot fit. Returns a warning where it
 /// fits only if every routing layer has a fused kernel; empty where all is well.

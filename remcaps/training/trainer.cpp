@@ -41,7 +41,6 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
       extra_(data.extra),
       context_(model_context(recipe_, data)),
       display_(recipe_.train.epochs) {
-  check(data.train.size() > 0, "{}: the training split has no images", recipe_.dataset.name);
   check(data.validation.size() > 0,
         "{}: the validation split has no images; dataset.validation is {}", recipe_.dataset.name,
         recipe_.dataset.validation);

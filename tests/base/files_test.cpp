@@ -1,8 +1,11 @@
 #include "remcaps/base/files.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -53,6 +56,34 @@ TEST(WriteAtomically, AFullDiskLeavesTheOldFileAndNothingElse) {
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(read_file(folder / "a"), "old");
   EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WriteAtomically, APipeIsWrittenToAndStaysOne) {
+  testing::TemporaryFolder folder;
+  const fs::path pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_NO_THROW(prepare_output(pipe));
+  write_atomically(pipe, "text");
+  char text[16] = "";
+  EXPECT_EQ(read(reader, text, sizeof(text)), 4);
+  EXPECT_STREQ(text, "text");
+  EXPECT_TRUE(fs::is_fifo(pipe)) << "as /dev/null must stay what it is";
+  close(reader);
+}
+
+TEST(WriteAtomically, WritesWhereASymbolicLinkLeads) {
+  testing::TemporaryFolder folder;
+  make_folder(folder / "elsewhere");
+  write_atomically(folder / "elsewhere/a", "old");
+  fs::create_symlink("elsewhere/a", folder / "link");
+  write_atomically(folder / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read_file(folder / "elsewhere/a"), "new");
+  fs::create_symlink("elsewhere/missing", folder / "dangling");
+  write_atomically(folder / "dangling", "new");
+  EXPECT_EQ(read_file(folder / "dangling"), "new");
 }
 
 TEST(PrepareOutput, MakesTheFolderAndNamesWhatStandsInTheWay) {

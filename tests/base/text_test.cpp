@@ -20,6 +20,14 @@ TEST(HumanNumbers, ShapesToo) {
   EXPECT_EQ(shape_text({}), "");
 }
 
+TEST(Utf8, IsToldFromOtherBytes) {
+  for (const char* fine : {"", "plain", "caf\u00e9", "\u20ac", "\U0001f600", "\U0010ffff"})
+    EXPECT_TRUE(is_utf8(fine)) << fine;
+  for (const char* wrong : {"caf\xe9", "\x80", "\xc3", "\xc0\xaf", "\xe2\x82", "\xe0\x80\xaf",
+                            "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xff"})
+    EXPECT_FALSE(is_utf8(wrong)) << wrong;
+}
+
 TEST(Base64, MatchesTheExamplesOfItsStandard) {
   EXPECT_EQ(base64(""), "");
   EXPECT_EQ(base64("f"), "Zg==");

@@ -74,6 +74,18 @@ TEST_F(ResumeTest, InterruptedRunSavesSaysHowToResumeAndResumesBitForBit) {
   expect_same_run("whole", "part");
 }
 
+TEST_F(ResumeTest, ASignalDuringTheLastEvaluationKeepsTheNextSeedFromBeginning) {
+  Program program(folder_.path(),
+                  short_training("seeds", {"--seeds", "42..44", "--set", "dataset.limit_test=512"},
+                                 /*epochs=*/1));
+  while (program.running() && !fs::exists(run("seeds") / "last.safetensors"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  program.signal(SIGINT);
+  const ProgramResult result = program.wait();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_FALSE(fs::exists(folder_ / "seeds" / "seed-44"));
+}
+
 TEST_F(ResumeTest, FolderInUseIsRefused) {
   Program program(folder_.path(), short_training("used", {}, /*epochs=*/1000));
   wait_for_step(program, "used", 0);

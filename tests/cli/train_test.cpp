@@ -259,7 +259,23 @@ TEST_F(CliTest, WrongUsageIsExitCode2WithASuggestion) {
                   "--top: 0; expected 1 or more (");
   expect_one_line(remcaps({"eval", "run", "--batch", "many"}), 2,
                   "--batch: many; expected 1 to 65536 (");
+  expect_one_line(remcaps({"describe", "mnist/dr-capsnet", "--batch", "9223372036854775807"}), 2,
+                  "expected 1 to 65536 (");
+  for (const char* side : {"-5", "100000000000"})
+    expect_one_line(remcaps({"data", "prepare", "folder", "--folder", ".", "--image-size", side}),
+                    2, "expected 0 to 4096 (");
   expect_one_line(remcaps({"resume", "nowhere"}), 1, "nowhere: no such run folder");
+}
+
+TEST_F(CliTest, AnOutputThatCannotBeWrittenIsToldBeforeTheData) {
+  fs::create_directory(folder_ / "taken.safetensors");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"data", "prepare", "mnist", "--out", "taken.safetensors"},
+        {"paste", "taken.safetensors", "--from", "mnist"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--data", "nowhere"});
+    expect_one_line(remcaps(arguments), 1, "taken.safetensors: a folder; expected a file to write");
+  }
 }
 
 TEST_F(CliTest, EveryCommandsHelpShowsAnExample) {

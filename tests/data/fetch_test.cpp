@@ -120,6 +120,47 @@ TEST_F(Archive, RejectsTruncationAndDamage) {
   }
 }
 
+// The first header of a tar archive after a change, its checksum made to fit.
+std::string with_header(std::string tar, const std::function<void(char*)>& change) {
+  change(tar.data());
+  std::memset(tar.data() + 148, ' ', 8);
+  unsigned sum = 0;
+  for (size_t i = 0; i < 512; ++i) sum += static_cast<uint8_t>(tar[i]);
+  std::snprintf(tar.data() + 148, 8, "%06o", sum);
+  return tar;
+}
+
+TEST_F(Archive, RejectsSizesThatOverflow) {
+  // 2^64 - 1 in the binary form of large members: rounded up to blocks it would be 0.
+  write_bytes(folder_ / "size.tar", with_header(tar_bytes({{"a", "x"}}), [](char* header) {
+                std::memset(header + 124, 0xff, 12);
+              }));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "size.tar", into_out()); }),
+              HasSubstr("18446744073709551615 bytes"));
+
+  // A pax record whose length leads back to the record before it.
+  const std::string records = "9 a=bcde\n18446744073709551607 x=1\n";
+  write_bytes(folder_ / "pax.tar", with_header(tar_bytes({{"pax", records}, {"a", "x"}}),
+                                               [](char* header) { header[156] = 'x'; }));
+  unpack_tar(folder_ / "pax.tar", into_out());
+  EXPECT_EQ(unpacked("a"), "x");
+
+  // A zip directory of 2^64 - 256 bytes from byte 256 on: their sum is 0.
+  std::string zip = zip_bytes({{"a", "x"}}, false);
+  const size_t end = zip.rfind("PK\x05\x06");
+  ASSERT_NE(end, std::string::npos);
+  const std::string record64 = std::string("PK\x06\x06") + std::string(36, '\0') +
+                               std::string("\x00\xff\xff\xff\xff\xff\xff\xff", 8) +
+                               std::string("\x00\x01\x00\x00\x00\x00\x00\x00", 8);
+  std::string locator = std::string("PK\x06\x07") + std::string(16, '\0');
+  locator[8] = static_cast<char>(end);  // where record64 will be
+  std::memset(zip.data() + end + 12, 0xff, 8);
+  zip.insert(end, record64 + locator);
+  write_bytes(folder_ / "size.zip", zip);
+  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "size.zip", into_out()); }),
+              HasSubstr("its directory points beyond"));
+}
+
 TEST_F(Archive, NeverWritesOutsideItsFolder) {
   for (const char* name : {"../evil", "/tmp/evil", "a/../../evil"}) {
     write_bytes(folder_ / "evil.tar", tar_bytes({{name, "x"}}));

@@ -213,6 +213,14 @@ TEST(ImageFolder, NamesTheDamagedPicture) {
   EXPECT_THAT(lines[0], HasSubstr("b/bad.png"));
 }
 
+TEST(ImageFolder, AClassWhoseNameNoFileCanHoldIsAnErrorAtOnce) {
+  const TemporaryFolder folder;
+  for (const char* name : {"plain", "caf\xe9"})  // Latin-1
+    write_png(folder / name / "x.png", plain_image(1, 8, 8, 1));
+  EXPECT_THAT(error_of([&] { list_images(catalog_entry("folder"), folder.path()); }),
+              HasSubstr("caf\xe9: a class's name has to be UTF-8"));
+}
+
 void write_tiny(const fs::path& folder) {
   write_bytes(folder / "wnids.txt", "n02\nn01\n");
   write_bytes(folder / "words.txt", "n01\tgoldfish, Carassius auratus\nn02\tbullfrog\n");

@@ -311,5 +311,36 @@ TEST_F(TrainerTest, MemoryIsEstimatedFromTheLayersCosts) {
   EXPECT_GT(available_memory(torch::kCPU), 0);
 }
 
+TEST(Memory, FilesThatAreOnlyCachedDoNotCountAgainstAControlGroupsLimit) {
+  const TemporaryFolder group;
+  EXPECT_EQ(group_available(group.path()), std::nullopt);
+  write_atomically(group / "memory.max", "1000\n");
+  write_atomically(group / "memory.current", "900\n");
+  EXPECT_EQ(group_available(group.path()), 100);
+  write_atomically(group / "memory.stat",
+                   "anon 100\nfile 800\nshmem 50\ninactive_file 600\nactive_file 150\n");
+  EXPECT_EQ(group_available(group.path()), 850);
+  write_atomically(group / "memory.max", "max\n");
+  EXPECT_EQ(group_available(group.path()), std::nullopt);
+}
+
+int host_caught = 0;
+
+TEST(Interrupts, AreGivenBackToTheProgramThatTrains) {
+  const auto before = ::signal(SIGINT, [](int signal) { host_caught = signal; });
+  {
+    const InterruptGuard guard;
+    raise(SIGINT);
+    EXPECT_EQ(InterruptGuard::signal(), SIGINT);
+  }
+  EXPECT_THROW(stop_between_runs(), Interrupted);
+  EXPECT_EQ(host_caught, 0);
+  raise(SIGINT);
+  EXPECT_EQ(host_caught, SIGINT);
+  { const InterruptGuard guard; }
+  EXPECT_NO_THROW(stop_between_runs()) << "the signal before was for another run";
+  ::signal(SIGINT, before);
+}
+
 }  // namespace
 }  // namespace remcaps
