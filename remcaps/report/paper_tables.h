@@ -36,7 +36,7 @@ struct PaperRow {
 
 struct PaperTable {
   std::string name;   ///< "main"
-  std::string paper;  ///< "Table 1"; empty for a table the paper draws as a figure
+  std::string paper;  ///< "Table 1"; empty for one that it draws as a figure or does not have
   std::string title;
   std::string note;                  ///< what a reader should know; may be empty
   std::vector<std::string> labels;   ///< headings of the rows' labels
@@ -47,7 +47,7 @@ struct PaperTable {
   std::vector<std::string> recipes() const;
 };
 
-/// In the paper's order.
+/// In the paper's order, then what goes beyond it.
 const std::vector<PaperTable>& paper_tables();
 
 /// UsageError suggests the nearest name.

@@ -26,8 +26,9 @@ TEST_F(PaperRecipes, EveryArmOfEveryTableAndFigureHasOne) {
       const Recipe recipe = load_recipe(name);
       EXPECT_EQ(recipe.name, name);
       EXPECT_EQ(recipe.dataset.name, name.substr(0, name.find('/')));
-      EXPECT_EQ(recipe.prunes(),
-                ends_with(name, "-rem") || name.find("-snip-") != std::string::npos);
+      EXPECT_EQ(recipe.prunes(), ends_with(name, "-rem") ||
+                                     name.find("-rem-tolerance-") != std::string::npos ||
+                                     name.find("-snip-") != std::string::npos);
       EXPECT_FALSE(recipe.about.empty());
       EXPECT_EQ(recipe.train.batch, 128);
       EXPECT_EQ(recipe.train.patience, 200);
