@@ -1,5 +1,6 @@
 // The convolutions in front of capsules on the CPU: the project's own kernels (bfloat16 where the
-// CPU has AMX) against libtorch's (oneDNN), same inputs, same process.
+// CPU has AMX) against libtorch's (oneDNN), same inputs, same process; and of pruned weights, as
+// many per cent of them left as the name ends in, what the sparse kernel takes.
 //   build/release/bench/bench_convolution --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <torch/autograd.h>
@@ -8,6 +9,7 @@
 
 #include "bench/device_timing.h"
 #include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/kernels/sparse_convolution.h"
 
 namespace remcaps {
 namespace {
@@ -54,7 +56,26 @@ void convolve(benchmark::State& state, const Convolution& c, Kernel kernel, bool
                                                   benchmark::Counter::kIsIterationInvariantRate);
 }
 
+void convolve_pruned(benchmark::State& state, const Convolution& c, int percent) {
+  torch::manual_seed(0);
+  const torch::NoGradGuard no_grad;
+  const Tensor map = torch::randn({c.batch, c.channels, c.side, c.side});
+  const Tensor weight = torch::randn({c.filters, c.channels, c.kernel, c.kernel}) * 0.01;
+  const SparseWeights weights(weight * (torch::rand_like(weight) < percent / 100.0));
+  const Tensor bias = torch::randn({c.filters});
+  for (auto _ : state) {
+    const DeviceTimer timer(state, torch::kCPU);
+    sparse_convolution(map, weights, bias, {c.stride, c.stride}, {0, 0}, /*relu=*/false);
+  }
+  state.counters["images/s"] = benchmark::Counter(static_cast<double>(c.batch),
+                                                  benchmark::Counter::kIsIterationInvariantRate);
+}
+
 void add_benchmarks() {
+  for (const Convolution& c : kConvolutions)
+    for (const int percent : {50, 25, 13, 5, 2})
+      add_timed("forward/" + std::string(c.name) + "/sparse-" + std::to_string(percent),
+                [=](benchmark::State& state) { convolve_pruned(state, c, percent); });
   for (const Convolution& c : kConvolutions)
     for (const bool train : {false, true})
       for (const auto& [kernel, label] : {std::pair{Kernel::kPlain, "/plain"},

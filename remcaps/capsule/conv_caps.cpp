@@ -1,7 +1,6 @@
 #include "remcaps/capsule/conv_caps.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/capsule/convolve.h"
 #include "remcaps/kernels/fused_pointwise.h"
 
 namespace remcaps {
@@ -38,12 +37,12 @@ Tensor squash_channels(const Tensor& map, int64_t types, int64_t dim, const Squa
 }
 
 Conv2dCapsImpl::Conv2dCapsImpl(Conv2dCapsOptions options_) : options(std::move(options_)) {
-  conv = register_module(
-      "conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in_channels(),
-                                                         options.types() * options.dim(), 3)
-                                    .stride(options.stride())
-                                    .padding(1)
-                                    .bias(options.bias())));
+  conv = register_module("conv",
+                         Convolution(torch::nn::Conv2dOptions(options.in_channels(),
+                                                              options.types() * options.dim(), 3)
+                                         .stride(options.stride())
+                                         .padding(1)
+                                         .bias(options.bias())));
 }
 
 Tensor Conv2dCapsImpl::forward(const Tensor& capsules) {

@@ -4,6 +4,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include "remcaps/capsule/conv_routing.h"
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/forward.h"
 
 namespace remcaps {
@@ -69,7 +70,7 @@ class Conv2dCapsImpl : public torch::nn::Module {
   Tensor forward(const Tensor& capsules);
 
   const Conv2dCapsOptions options;
-  torch::nn::Conv2d conv{nullptr};
+  Convolution conv{nullptr};
 };
 TORCH_MODULE(Conv2dCaps);
 

@@ -3,16 +3,41 @@
 
 #include <torch/nn/modules/conv.h>
 
+#include <memory>
+
 #include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/sparse_convolution.h"
 
 namespace remcaps {
+
+/// A convolution that, once it is trained, can be told to do without the weights pruning took.
+class ConvolutionImpl : public torch::nn::Conv2dImpl {
+ public:
+  using Conv2dImpl::Conv2dImpl;
+
+  /// Of weights that do not change any more, keeps those that are not zero beside the others, where
+  /// they are few enough for a sparse convolution to pay. Training mode forgets them.
+  void pack();
+  void train(bool on = true) override;
+
+  /// What pack() kept; null where it did not, or where the weights have changed.
+  const SparseWeights* packed() const;
+
+ private:
+  std::unique_ptr<const SparseWeights> packed_;
+  int64_t packed_version_ = 0;
+};
+TORCH_MODULE(Convolution);
+
+/// pack() of every convolution of a network.
+void pack_convolutions(torch::nn::Module& network);
 
 /// What the layer's own forward() gives; on the CPU by a kernel of the project's own where there is
 /// one for its shape (kernels/fast_convolution.h), unless the plain path is asked for. On a GPU
 /// under bfloat16 autocast the result is bfloat16 and channels-last, as are the copies of map and
 /// weight it is made of: cuDNN may have to transpose them itself, at every call, where they are
 /// not. There a first layer, of a few channels, is one matrix product (kernels/pixel_layer.h), with
-/// tf32 too.
+/// tf32 too. On the CPU a Convolution's packed weights are used where no gradient is asked for.
 Tensor convolve(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels);
 
 /// relu(convolve(...)), in one piece where there is a kernel for it.

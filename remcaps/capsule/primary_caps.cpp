@@ -1,18 +1,16 @@
 #include "remcaps/capsule/primary_caps.h"
 
-#include "remcaps/capsule/convolve.h"
 #include "remcaps/kernels/fused_pointwise.h"
 
 namespace remcaps {
 
 PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::move(options_)) {
-  conv = register_module(
-      "conv",
-      torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in_channels(),
+  conv = register_module("conv", Convolution(torch::nn::Conv2dOptions(
+                                                 options.in_channels(),
                                                  options.types() * options.dim(), options.kernel())
-                            .stride(options.stride())
-                            .padding(options.padding())
-                            .groups(options.groups())));
+                                                 .stride(options.stride())
+                                                 .padding(options.padding())
+                                                 .groups(options.groups())));
 }
 
 Tensor PrimaryCapsImpl::forward(const Tensor& map) {

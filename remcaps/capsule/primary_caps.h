@@ -2,8 +2,8 @@
 #pragma once
 
 #include <torch/expanding_array.h>
-#include <torch/nn/modules/conv.h>
 
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/routing.h"
 #include "remcaps/capsule/squash.h"
@@ -36,7 +36,7 @@ class PrimaryCapsImpl : public torch::nn::Module {
   CapsuleGrid grid(int64_t height, int64_t width) const;
 
   const PrimaryCapsOptions options;
-  torch::nn::Conv2d conv{nullptr};
+  Convolution conv{nullptr};
 };
 TORCH_MODULE(PrimaryCaps);
 

@@ -100,6 +100,26 @@ HWY_INLINE F if_greater(F x, F bound, F yes, F no) {
     no.part[i] = hn::IfThenElse(hn::Gt(x.part[i], bound.part[i]), yes.part[i], no.part[i]);
   return no;
 }
+// One register alone; p need not be aligned.
+HWY_INLINE Register load_register(const float* p) {
+  return hn::LoadU(Floats(), p);
+}
+HWY_INLINE void store_register(Register x, float* p) {
+  hn::StoreU(x, Floats(), p);
+}
+HWY_INLINE Register set_register(float value) {
+  return hn::Set(Floats(), value);
+}
+HWY_INLINE Register add_register(Register a, Register b) {
+  return hn::Add(a, b);
+}
+HWY_INLINE Register fma(Register a, Register b, Register c) {
+  return hn::MulAdd(a, b, c);
+}
+HWY_INLINE Register max(Register a, Register b) {
+  return hn::Max(a, b);
+}
+
 HWY_INLINE Register folded(F x) {
   for (int i = 1; i < kRegisters; ++i) x.part[0] = hn::Add(x.part[0], x.part[i]);
   return x.part[0];
@@ -152,7 +172,8 @@ HWY_AFTER_NAMESPACE();
 namespace remcaps::kernels::plain {
 
 using F = float __attribute__((vector_size(16)));
-constexpr int64_t kLanes = 4;
+using Register = F;
+constexpr int64_t kLanes = 4, kRegisterLanes = 4;
 
 inline F load(const float* p) {
   return *reinterpret_cast<const F*>(p);
@@ -180,6 +201,18 @@ inline F div(F a, F b) {
 }
 inline F fma(F a, F b, F c) {
   return a * b + c;
+}
+inline Register load_register(const float* p) {
+  return F{p[0], p[1], p[2], p[3]};
+}
+inline void store_register(Register x, float* p) {
+  for (int i = 0; i < 4; ++i) p[i] = x[i];
+}
+inline Register set_register(float x) {
+  return set(x);
+}
+inline Register add_register(Register a, Register b) {
+  return a + b;
 }
 inline F max(F a, F b) {
   return a > b ? a : b;

@@ -58,7 +58,7 @@ class DeepCaps : public StackedCapsNet {
   void initialise_as_keras();
 
   DeepCapsOptions options_;
-  torch::nn::Conv2d conv1_{nullptr};
+  Convolution conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
   std::vector<Cell> cells_;
 };

@@ -38,7 +38,7 @@ class DrCapsNet : public StackedCapsNet {
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
 
  private:
-  std::vector<torch::nn::Conv2d> convs_;
+  std::vector<Convolution> convs_;
   PrimaryCaps primary_{nullptr};
 };
 

@@ -36,7 +36,7 @@ class EffBackboneCapsNet : public StackedCapsNet {
 
  private:
   struct Layer {
-    torch::nn::Conv2d conv{nullptr};
+    Convolution conv{nullptr};
     torch::nn::AnyModule norm;  // empty where there is none
   };
   torch::nn::AnyModule add_norm(const std::string& layer, const std::string& kind);

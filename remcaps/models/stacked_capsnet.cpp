@@ -48,10 +48,10 @@ StackedCapsNet::StackedCapsNet(const std::string& name, const ModelContext& cont
       context_(context),
       plan_(name, context.input) {}
 
-torch::nn::Conv2d StackedCapsNet::add_conv(const std::string& layer, const ConvShape& shape,
-                                           const std::string& then, int64_t kept) {
+Convolution StackedCapsNet::add_conv(const std::string& layer, const ConvShape& shape,
+                                     const std::string& then, int64_t kept) {
   prunable_.push_back(layer);
-  return register_module(layer, torch::nn::Conv2d(plan_.conv(layer, shape, then, kept)));
+  return register_module(layer, Convolution(plan_.conv(layer, shape, then, kept)));
 }
 
 PrimaryCaps StackedCapsNet::add_primary(const std::string& layer, PrimaryCapsOptions options) {

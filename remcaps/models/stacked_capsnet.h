@@ -2,6 +2,7 @@
 // connected capsule layers on top of it, the last of which are the classes.
 #pragma once
 
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/recorder.h"
 #include "remcaps/models/network_plan.h"
 
@@ -27,8 +28,8 @@ class StackedCapsNet : public CapsNet {
   virtual Tensor children(const Tensor& images, RoutingRecorder& recorder) = 0;
 
   /// A convolution that is registered, planned and prunable under one name.
-  torch::nn::Conv2d add_conv(const std::string& layer, const ConvShape& shape,
-                             const std::string& then = "", int64_t kept = 1);
+  Convolution add_conv(const std::string& layer, const ConvShape& shape,
+                       const std::string& then = "", int64_t kept = 1);
   PrimaryCaps add_primary(const std::string& layer, PrimaryCapsOptions options);
   /// The next fully connected capsule layer; the last one added gives the classes.
   FcCaps add_capsules(const std::string& layer, FcCapsOptions options);

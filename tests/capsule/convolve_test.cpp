@@ -90,6 +90,55 @@ TEST(Convolve, Bfloat16OnACpuIsForWhereNoGradientIsNeeded) {
   EXPECT_TRUE(close_to(convolve_relu(*layer, map, KernelPath::kReference), expected, 1e-5));
 }
 
+// A layer of which pruning left a tenth.
+Convolution pruned_layer() {
+  Convolution layer(torch::nn::Conv2dOptions(8, 12, 3).stride(2).padding(1));
+  const torch::NoGradGuard no_grad;
+  layer->weight.mul_(torch::rand_like(layer->weight) < 0.1);
+  layer->eval();
+  return layer;
+}
+
+TEST(Convolve, PackedWeightsGiveWhatTheOthersDo) {
+  torch::manual_seed(2);
+  Convolution layer = pruned_layer();
+  const Tensor map = torch::randn({3, 8, 9, 9});
+  const Tensor expected = convolve_relu(*layer, map, KernelPath::kReference).detach();
+  pack_convolutions(*layer);
+  ASSERT_NE(layer->packed(), nullptr);
+  EXPECT_TRUE(convolve_relu(*layer, map, KernelPath::kFused).requires_grad());
+  const torch::NoGradGuard no_grad;
+  const Tensor found = convolve_relu(*layer, map, KernelPath::kFused);
+  EXPECT_TRUE(close_to(found, expected, 1e-5));
+  EXPECT_TRUE(torch::equal(
+      found, sparse_convolution(map, *layer->packed(), layer->bias, {2, 2}, {1, 1}, true)));
+}
+
+TEST(Convolve, PackedWeightsAreForgottenWhenTheOthersChange) {
+  torch::manual_seed(2);
+  Convolution layer = pruned_layer();
+  const torch::NoGradGuard no_grad;
+  layer->pack();
+  ASSERT_NE(layer->packed(), nullptr);
+  layer->weight.mul_(2);
+  EXPECT_EQ(layer->packed(), nullptr);
+  layer->pack();
+  ASSERT_NE(layer->packed(), nullptr);
+  layer->train();
+  EXPECT_EQ(layer->packed(), nullptr);
+}
+
+TEST(Convolve, WeightsThatAreMostlyThereAreNotPacked) {
+  Convolution dense(torch::nn::Conv2dOptions(4, 4, 3));
+  dense->pack();
+  EXPECT_EQ(dense->packed(), nullptr);
+  Convolution grouped(torch::nn::Conv2dOptions(4, 4, 3).groups(4));
+  const torch::NoGradGuard no_grad;
+  grouped->weight.zero_();
+  grouped->pack();
+  EXPECT_EQ(grouped->packed(), nullptr);
+}
+
 TEST(Convolve, AutocastOfAGpuIsNoneOfACpus) {
   EXPECT_FALSE(cuda_autocast_is_on(torch::kCPU));
   EXPECT_FALSE(NoCudaAutocast(torch::kCPU).was_on());
