@@ -60,16 +60,25 @@ function(remcaps_library folder)
   set_property(GLOBAL APPEND PROPERTY REMCAPS_LIBRARIES ${target})
 endfunction()
 
-# remcaps_test(folder SOURCES ... DEPENDS ...)   one test program per folder, one CTest per TEST().
+# remcaps_test(folder SOURCES ... DEPENDS ... [LONG ...])
+#   One test program per folder, one CTest per suite; of the LONG suites one per test.
 function(remcaps_test folder)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LONG" ${ARGN})
   set(target test_${folder})
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE ${ARG_DEPENDS} remcaps_test_main GTest::gtest GTest::gmock)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   remcaps_compile(${target})
-  # One thread each, since CTest runs as many at a time as there are cores: OpenMP threads that share
-  # a core spin against each other.
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${folder} TIMEOUT 600 ENVIRONMENT OMP_NUM_THREADS=1)
+
+  set(register ${PROJECT_SOURCE_DIR}/cmake/RegisterTestSuites.cmake)
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)
+  list(JOIN ARG_LONG "," long)
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM BYPRODUCTS ${suites}
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${target}> -D FOLDER=${folder} -D LONG=${long}
+            -D OUTPUT=${suites} -P ${register})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${register})
+  if(NOT EXISTS ${suites})
+    file(WRITE ${suites} "add_test(${folder}.NOT_BUILT ${target})\n")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
 endfunction()

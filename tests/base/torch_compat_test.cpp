@@ -3,22 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "remcaps/base/error.h"
+#include "tests/scoped_variable.h"
 
 namespace remcaps {
 namespace {
 
 class GpuShareTest : public ::testing::Test {
  protected:
-  ~GpuShareTest() override { unsetenv(kName); }
-  static constexpr const char* kName = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
+  testing::ScopedVariable share_ = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::nullopt};
 };
 
 TEST_F(GpuShareTest, IsRefusedToBf16) {
   for (const char* share : {"40", "99.5", "0"}) {
-    setenv(kName, share, 1);
+    share_.set(share);
     try {
       require_whole_gpu_for_bf16();
       ADD_FAILURE() << share;
@@ -29,10 +27,9 @@ TEST_F(GpuShareTest, IsRefusedToBf16) {
 }
 
 TEST_F(GpuShareTest, WholeGpuIsNot) {
-  unsetenv(kName);
   EXPECT_NO_THROW(require_whole_gpu_for_bf16());
   for (const char* share : {"", "100", "100.0"}) {
-    setenv(kName, share, 1);
+    share_.set(share);
     EXPECT_NO_THROW(require_whole_gpu_for_bf16()) << share;
   }
 }

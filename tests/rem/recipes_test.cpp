@@ -1,18 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "remcaps/report/reproduction.h"
 #include "remcaps/report/table.h"
 #include "remcaps/training/recipe.h"
+#include "tests/scoped_variable.h"
 
 namespace remcaps {
 namespace {
 
 class PaperRecipes : public ::testing::Test {
  protected:
-  void SetUp() override { setenv("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES, 1); }
+  const testing::ScopedVariable recipes_ = {"REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES};
 };
 
 bool ends_with(const std::string& text, const std::string& end) {

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/launch.h"
+#include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/tiny_network.h"
 
@@ -16,6 +15,7 @@ namespace remcaps {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::ScopedVariable;
 using testing::TemporaryFolder;
 using testing::tiny_recipe;
 
@@ -27,15 +27,6 @@ std::string error_of(const std::function<void()>& action) {
   }
   return "no error";
 }
-
-// Points $REMCAPS_RECIPES at a folder as long as it lives.
-class RecipeFolder {
- public:
-  explicit RecipeFolder(const std::filesystem::path& path) {
-    setenv("REMCAPS_RECIPES", path.c_str(), 1);
-  }
-  ~RecipeFolder() { unsetenv("REMCAPS_RECIPES"); }
-};
 
 TEST(Recipe, DefaultsAreThePublishedOnes) {
   const Recipe recipe = tiny_recipe();
@@ -100,7 +91,7 @@ TEST(Recipe, ResolvedTextReadsBackToTheSameText) {
 
 TEST(Recipe, IsFoundByNameAndAMisspeltNameSuggestsTheNearest) {
   const TemporaryFolder folder;
-  const RecipeFolder use(folder.path());
+  const ScopedVariable recipes("REMCAPS_RECIPES", folder.path());
   make_folder(folder / "mnist");
   write_atomically(folder / "base.yaml", "train: {batch: 9}\n");
   write_atomically(folder / "mnist" / "dr-capsnet.yaml", "include: ../base.yaml\n");
@@ -140,7 +131,7 @@ TEST(Recipe, OneLevelServesAllRoutingLayersAndZeroLeavesOneAlone) {
 }
 
 TEST(Recipe, EveryShippedRecipeBuildsItsNetwork) {
-  const RecipeFolder use(REMCAPS_SOURCE_RECIPES);
+  const ScopedVariable recipes("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES);
   const std::vector<std::string> names = recipe_names();
   ASSERT_GT(names.size(), 20);
   std::map<std::string, size_t> routing_layers;  // of each distinct network: many recipes share one

@@ -9,6 +9,7 @@
 #include "remcaps/data/dataset.h"
 #include "remcaps/report/model_export.h"
 #include "remcaps/training/zoo.h"
+#include "tests/scoped_variable.h"
 
 namespace remcaps {
 namespace {
@@ -30,7 +31,7 @@ void expect_near(const json& card, const json& measured, const char* key, double
 
 class ShippedNetworks : public ::testing::Test {
  protected:
-  void SetUp() override { setenv("REMCAPS_MODELS", REMCAPS_SOURCE_MODELS, 1); }
+  const testing::ScopedVariable models_ = {"REMCAPS_MODELS", REMCAPS_SOURCE_MODELS};
 };
 
 TEST_F(ShippedNetworks, AllHaveTheCardThatTheirFileGives) {
