@@ -80,6 +80,19 @@ TEST_F(TableTest, AggregatesOverSeedsAsPublished) {
   EXPECT_EQ(aggregate(all, cell)->value, 700) << "of the best seed, 42";
 }
 
+TEST_F(TableTest, ParametersAreTheBestSeedsOfThoseThatSayThem) {
+  add_run("mnist/dr-capsnet-rem", 42, 0.97, 0.96, {1, 5}, 0.9, 700);
+  add_run("mnist/dr-capsnet-rem", 43, 0.95, 0.94, {3, 5}, 0.8, 800);
+  RunResults all = results();
+  all.at("mnist/dr-capsnet-rem").front().summary.erase("parameters_nonzero");
+  PaperCell cell = kAccuracy;
+  cell.metric = Metric::kParameters;
+  const auto ours = aggregate(all, cell);
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(ours->value, 800);
+  EXPECT_THAT(ours->seeds, ElementsAre(43));
+}
+
 TEST_F(TableTest, OtherSplitsComeFromTheirOwnPartOfTheSummary) {
   add_run("smallnorb/eff-capsnet-azimuth", 42, 0.5, 0.5, {1}, 0, 10);
   const RunResults all = results();
