@@ -207,6 +207,25 @@ TEST_F(TableTest, PlanTellsFinishedInterruptedAndMissingRunsApart) {
               ElementsAre(State::kFinished, State::kMissing, State::kInterrupted, State::kMissing));
 }
 
+TEST_F(TableTest, PlanFindsARunBesideAFolderThatDiedBeforeItsFirstCheckpoint) {
+  const auto dead = folder_.path() / "mnist/dr-capsnet/seed-42";
+  make_folder(dead);
+  write_atomically(dead / "recipe.yaml", std::string_view("x"));
+  ReproduceOptions options;
+  options.runs = folder_.path();
+  const auto planned = [&] { return plan_runs(reproduction("levels"), options).front(); };
+  using State = PlannedRun::State;
+  EXPECT_EQ(planned().state, State::kMissing);
+  const auto second = folder_.path() / "mnist/dr-capsnet/seed-42-2";
+  make_folder(second);
+  write_atomically(second / "state.safetensors", std::string_view("x"));
+  EXPECT_EQ(planned().state, State::kInterrupted);
+  EXPECT_EQ(planned().folder, second);
+  add_run("mnist/dr-capsnet", 42, 0.9, 0.9, {1}, 0, 10, {1}, 10, "-3");
+  EXPECT_EQ(planned().state, State::kFinished);
+  EXPECT_EQ(planned().folder, folder_.path() / "mnist/dr-capsnet/seed-42-3");
+}
+
 TEST_F(TableTest, PlanGoesOnWithARunThatATimeLimitEnded) {
   const auto folder = folder_.path() / "mnist/dr-capsnet/seed-42";
   make_folder(folder);
