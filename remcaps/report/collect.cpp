@@ -73,6 +73,8 @@ std::vector<fs::path> collect_results(const RunResults& results, const CollectOp
   std::vector<fs::path> files;
   for (const auto& [recipe, runs] : results)
     for (const RunResult& run : runs) {
+      check(stays_below(recipe), "{}: its recipe is \"{}\"; expected a name such as {}",
+            run.place.string(), recipe, "mnist/dr-capsnet");
       const fs::path file = options.out / recipe / fmt::format("seed-{}.json", run.seed);
       const std::string text = one_line_a_key(collected(run, options));
       make_folder(file.parent_path());
