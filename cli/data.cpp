@@ -150,7 +150,8 @@ void prepare(const DataOptions& options) {
   catalog_entry(options.name);
   const fs::path out = options.out.empty() ? default_prepared(options.name, options.folder, root)
                                            : fs::path(options.out);
-  if (!options.out.empty()) prepare_output(out);
+  // A data folder that is not there holds no data set: it is not made for the message about that.
+  if (!options.out.empty() || fs::is_directory(out.parent_path())) prepare_output(out);
   const SourceData source = read_files(options.dataset(options.name), root);
   write_prepared(out, source);
   for (const auto& [split, reason] : source.missing)
