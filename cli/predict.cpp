@@ -6,6 +6,7 @@
 #include "cli/images.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/training/load.h"
 
 namespace remcaps::cli {
@@ -55,11 +56,10 @@ void run_predict(const PredictCommand& options) {
     if (!options.json) fmt::print("{}{}\n", line, image.remark(guesses[0].name));
   }
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"model", run.recipe.model},
-                                      {"dataset", run.recipe.dataset.name},
-                                      {"weights", run.weights.string()},
-                                      {"predictions", all}}
-                           .dump());
+    fmt::print("{}\n", json_text({{"model", run.recipe.model},
+                                  {"dataset", run.recipe.dataset.name},
+                                  {"weights", run.weights.string()},
+                                  {"predictions", all}}));
 }
 
 }  // namespace

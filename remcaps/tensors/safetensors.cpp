@@ -12,6 +12,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/names.h"
 
 namespace remcaps {
@@ -208,7 +209,7 @@ void save_safetensors(const std::filesystem::path& path, const TensorMap& tensor
     offset += bytes;
     ordered.push_back(tensor);
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::array<char, 8> length{};
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);

@@ -50,6 +50,19 @@ TEST_F(ExplainProgram, ExplainsFilesAndImagesOfTheDataSet) {
       EXPECT_TRUE(fs::exists(runs_.folder() / file.get<std::string>())) << file;
 }
 
+TEST_F(ExplainProgram, NamesThatAreNotUtf8AreShownAsFarAsTheyAre) {
+  write_png(runs_.folder() / "caf\xe9.png", torch::randint(0, 256, {18, 18, 3}, torch::kByte));
+  for (const char* command : {"predict", "explain"}) {
+    const ProgramResult result = remcaps({command, runs_.on_grid(), "caf\xe9.png", "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json.at(command == std::string("predict") ? "predictions" : "explanations")
+                  .at(0)
+                  .at("image"),
+              "caf\ufffd.png");
+  }
+}
+
 TEST_F(ExplainProgram, BadInputGetsOneLine) {
   write_atomically(runs_.folder() / "no-image.png", "this is no image");
   const std::string grid = runs_.on_grid(), layered = runs_.layered();
