@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
+#include "remcaps/data/image_file.h"
 
 namespace remcaps::cli {
 namespace {
@@ -28,8 +29,9 @@ class ImageList {
 
  private:
   void add_file(const std::string& path) {
+    read_image_header(path);  // Error where it is no image
     inputs_.push_back({path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
-                       [image = run_.read_input(path)] { return image; }});
+                       [run = &run_, path] { return run->read_input(path); }});
   }
 
   void add_places(const std::string& word, const std::string& split,
