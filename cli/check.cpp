@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/loss.h"
@@ -377,7 +378,7 @@ void add_check(CLI::App& app) {
     const int64_t failed = std::count_if(findings.begin(), findings.end(),
                                          [](const Finding& finding) { return !finding.passed(); });
     if (options->json)
-      fmt::print("{}\n", as_json(findings, options->device, failed).dump());
+      fmt::print("{}\n", json_text(as_json(findings, options->device, failed)));
     else
       print_table(findings);
     check(failed == 0, "{} of {} fused results differ from the plain ones on {}", failed,

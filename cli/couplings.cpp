@@ -5,6 +5,7 @@
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/tensors/safetensors.h"
@@ -118,7 +119,7 @@ void run_couplings(const CouplingsCommand& command) {
   if (command.run.json) {
     nlohmann::json json = {{"file", command.out}, {"images", images}, {"levels", levels}};
     for (const auto& [name, tensor] : tensors) json["tensors"][name] = tensor.sizes().vec();
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json_text(json));
     return;
   }
   fmt::print("{}: {} images\n", command.out, with_commas(images));

@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/data/download.h"
@@ -69,8 +70,7 @@ void list(const DataOptions& options) {
                entry.shape.empty() ? "any" : shape_text(entry.shape), count(entry.train_images),
                count(entry.test_images), found ? status : fmt::format("- ({})", status));
   }
-  if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"data", root.string()}, {"datasets", sets}}.dump());
+  if (options.json) fmt::print("{}\n", json_text({{"data", root.string()}, {"datasets", sets}}));
 }
 
 void print_report(const VerifyReport& report) {
@@ -117,8 +117,7 @@ void verify(const DataOptions& options) {
   if (options.json)
     fmt::print(
         "{}\n",
-        nlohmann::json{{"data", root.string()}, {"fine", problems.empty()}, {"datasets", reports}}
-            .dump());
+        json_text({{"data", root.string()}, {"fine", problems.empty()}, {"datasets", reports}}));
   else if (checked == 0)
     fmt::print("no data sets in {} (remcaps data list)\n", root.string());
   // One line for each problem; the last is the error the program ends with.
@@ -150,7 +149,8 @@ void prepare(const DataOptions& options) {
   catalog_entry(options.name);
   const fs::path out = options.out.empty() ? default_prepared(options.name, options.folder, root)
                                            : fs::path(options.out);
-  if (!options.out.empty()) prepare_output(out);
+  // A data folder that is not there holds no data set: it is not made for the message about that.
+  if (!options.out.empty() || fs::is_directory(out.parent_path())) prepare_output(out);
   const SourceData source = read_files(options.dataset(options.name), root);
   write_prepared(out, source);
   for (const auto& [split, reason] : source.missing)

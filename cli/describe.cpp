@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/memory.h"
@@ -76,25 +77,24 @@ void print_network_json(const Recipe& recipe, const CapsNet& model, int64_t batc
                         {"parents", routing.parents},
                         {"iterations", routing.iterations},
                         {"convolutional", routing.convolutional}});
-  fmt::print("{}\n", nlohmann::json{{"recipe", recipe.name},
-                                    {"model", recipe.model},
-                                    {"dataset", recipe.dataset.name},
-                                    {"input", {input.channels, input.height, input.width}},
-                                    {"classes", model.classes()},
-                                    {"parameters", model.trainable_parameters()},
-                                    {"parameters_all", model.all_parameters()},
-                                    {"multiply_adds", multiply_adds},
-                                    {"layers", layers},
-                                    {"routing", routings},
-                                    {"batch", batch},
-                                    {"bytes",
-                                     {{"weights", memory.weights},
-                                      {"optimiser", memory.optimiser},
-                                      {"activations", memory.activations},
-                                      {"votes", memory.votes},
-                                      {"fused", memory.fused()},
-                                      {"plain", memory.plain()}}}}
-                         .dump());
+  fmt::print("{}\n", json_text({{"recipe", recipe.name},
+                                {"model", recipe.model},
+                                {"dataset", recipe.dataset.name},
+                                {"input", {input.channels, input.height, input.width}},
+                                {"classes", model.classes()},
+                                {"parameters", model.trainable_parameters()},
+                                {"parameters_all", model.all_parameters()},
+                                {"multiply_adds", multiply_adds},
+                                {"layers", layers},
+                                {"routing", routings},
+                                {"batch", batch},
+                                {"bytes",
+                                 {{"weights", memory.weights},
+                                  {"optimiser", memory.optimiser},
+                                  {"activations", memory.activations},
+                                  {"votes", memory.votes},
+                                  {"fused", memory.fused()},
+                                  {"plain", memory.plain()}}}}));
 }
 
 void run_describe(const DescribeCommand& options) {

@@ -7,6 +7,7 @@
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/sparsity.h"
@@ -118,7 +119,7 @@ void print_json(const LoadedRun& run, const EntropyCommand& command, const Resul
       json["most_frequent"].push_back(std::move(list));
     }
   }
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 // The dictionary itself: keys [M, I] as level indices, counts [M] and classes [M].

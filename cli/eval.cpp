@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/pruner.h"
@@ -123,7 +124,7 @@ void print_measurement_json(const LoadedRun& run, const RunOptions& options,
                          {"capsules", structures.capsules},
                          {"dead_capsules", structures.dead_capsules}};
   if (measurement.trees) add_parse_trees(json, *measurement.trees);
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 void run_eval(const RunOptions& options) {

@@ -8,6 +8,7 @@
 #include "cli/images.h"
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps::cli {
@@ -54,11 +55,10 @@ void run_explain(ExplainCommand command) {
                                : fmt::format("  {}\n", fmt::join(files, "\n  ")));
   }
   if (command.json)
-    fmt::print("{}\n", nlohmann::json{{"model", run.recipe.model},
-                                      {"dataset", run.recipe.dataset.name},
-                                      {"weights", run.weights.string()},
-                                      {"explanations", all}}
-                           .dump());
+    fmt::print("{}\n", json_text({{"model", run.recipe.model},
+                                  {"dataset", run.recipe.dataset.name},
+                                  {"weights", run.weights.string()},
+                                  {"explanations", all}}));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/report/model_export.h"
 
@@ -27,7 +28,7 @@ void run_export(const ExportCommand& options) {
                           [&bar](int64_t done) { bar.update(done); });
   }
   if (options.json)
-    fmt::print("{}\n", result.numbers.dump());
+    fmt::print("{}\n", json_text(result.numbers));
   else
     fmt::print("{}\n{}\n", result.weights.string(), result.card.string());
 }

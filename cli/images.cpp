@@ -1,11 +1,11 @@
 #include "cli/images.h"
 
-#include <map>
 #include <memory>
 #include <set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
+#include "remcaps/data/image_file.h"
 
 namespace remcaps::cli {
 namespace {
@@ -29,8 +29,9 @@ class ImageList {
 
  private:
   void add_file(const std::string& path) {
+    read_image_header(path);  // Error where it is no image
     inputs_.push_back({path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
-                       [image = run_.read_input(path)] { return image; }});
+                       [run = &run_, path] { return run->read_input(path); }});
   }
 
   void add_places(const std::string& word, const std::string& split,
@@ -38,18 +39,21 @@ class ImageList {
     if (!ranges)
       throw UsageError(fmt::format(
           "{}: no such file; expected one, or images of the data set as in test:3,7,10..14", word));
-    if (!data_) data_ = run_.load_data(data_root_);
-    auto& source = sources_[split];
-    if (!source) source = std::make_shared<BatchSource>(run_.source(*data_, split));
-    const torch::Tensor labels = data_->split(split).labels;
+    if (!data_) data_ = std::make_shared<const DataSplits>(run_.load_data(data_root_));
+    const Dataset& images = data_->split(split);
+    const auto read = [run = &run_, data = data_, split](int64_t place) {
+      const Dataset one = data->split(split).select(torch::tensor({place}));
+      return run->source(one, split).evaluation_batch(0, 1).images;
+    };
+    read(0);  // Error where the network was trained on images of another size
     for (const NumberRange& range : *ranges) {
-      check(range.last < source->size(), "{}: the {} split has images 0 to {}", word, split,
-            source->size() - 1);
+      check(range.last < images.size(), "{}: the {} split has images 0 to {}", word, split,
+            images.size() - 1);
       for (int64_t place = range.first; place <= range.last; ++place)
         inputs_.push_back(
             {fmt::format("{}:{}", split, place), unique(fmt::format("{}-{}", split, place)),
-             data_->class_names.at(static_cast<size_t>(labels[place].item<int64_t>())),
-             [source, place] { return source->evaluation_batch(place, 1).images; }});
+             data_->class_names.at(static_cast<size_t>(images.labels[place].item<int64_t>())),
+             [read, place] { return read(place); }});
     }
   }
 
@@ -62,8 +66,7 @@ class ImageList {
 
   const LoadedRun& run_;
   std::string data_root_;
-  std::optional<DataSplits> data_;
-  std::map<std::string, std::shared_ptr<const BatchSource>> sources_;  // by split
+  std::shared_ptr<const DataSplits> data_;
   std::set<std::string> stems_;
   std::vector<ImageInput> inputs_;
 };

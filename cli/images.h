@@ -24,7 +24,8 @@ struct ImageInput {
 };
 
 /// Finds out about every image before the first one is used: a misspelt one stops the command while
-/// nothing is written.
+/// nothing is written. Of files only the headers are read then: there may be more of them than the
+/// memory holds. `run` is used by every read().
 std::vector<ImageInput> list_images(const LoadedRun& run, const std::vector<std::string>& words,
                                     const std::string& data_root);
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/runtime.h"
 
 namespace remcaps::cli {
@@ -15,18 +16,17 @@ void add_info(CLI::App& app) {
   command->callback([json] {
     const RuntimeInfo info = runtime_info();
     if (*json) {
-      fmt::print("{}\n", nlohmann::json{{"remcaps", info.remcaps},
-                                        {"commit", info.commit},
-                                        {"torch", info.torch},
-                                        {"compiler", info.compiler},
-                                        {"cores", info.cores},
-                                        {"threads", info.threads},
-                                        {"blas", info.blas},
-                                        {"blas_core", info.blas_core},
-                                        {"simd", info.simd},
-                                        {"devices", info.devices},
-                                        {"features", info.features}}
-                             .dump());
+      fmt::print("{}\n", json_text({{"remcaps", info.remcaps},
+                                    {"commit", info.commit},
+                                    {"torch", info.torch},
+                                    {"compiler", info.compiler},
+                                    {"cores", info.cores},
+                                    {"threads", info.threads},
+                                    {"blas", info.blas},
+                                    {"blas_core", info.blas_core},
+                                    {"simd", info.simd},
+                                    {"devices", info.devices},
+                                    {"features", info.features}}));
       return;
     }
     fmt::print("remcaps    {}{}\n", info.remcaps,

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/run_options.h"
+#include "remcaps/base/json.h"
 
 namespace remcaps::cli {
 namespace {
@@ -57,7 +58,7 @@ void run_levels(const LevelsCommand& command) {
   const LevelChoice choice =
       choose_with_progress(run, source, options, command.run.evaluation(run));
   if (command.run.json)
-    fmt::print("{}\n", to_json(choice, run, command.run.split).dump());
+    fmt::print("{}\n", json_text(to_json(choice, run, command.run.split)));
   else
     print_text(choice, command.run.split);
 }

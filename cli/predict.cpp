@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/images.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/training/load.h"
 
 namespace remcaps::cli {
@@ -24,9 +26,23 @@ struct Guess {
   double activation = 0;  ///< ||v_j||, how sure the network is that the class is there
 };
 
-std::vector<Guess> predict(const LoadedRun& run, const torch::Tensor& image, int64_t top) {
-  torch::NoGradGuard no_grad;
-  const torch::Tensor activations = run.model->forward(image).activations[0].cpu();  // [J]
+// Images the network sees at a time: what it says of one must not depend on the others named.
+size_t batch_size(const LoadedRun& run) {
+  constexpr size_t kBatch = 64;
+  return run.model->images_are_independent() ? kBatch : 1;
+}
+
+// The activations of a few images, [B, J].
+torch::Tensor look_at(const LoadedRun& run, std::span<const ImageInput> images) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> batch;
+  for (const ImageInput& image : images) batch.push_back(image.read());
+  return run.model->forward(torch::cat(batch)).activations.cpu();
+}
+
+// activations: [J]
+std::vector<Guess> best_guesses(const LoadedRun& run, const torch::Tensor& activations,
+                                int64_t top) {
   const auto [values, classes] = activations.topk(std::min(top, activations.size(0)));
   std::vector<Guess> guesses;
   for (int64_t i = 0; i < values.size(0); ++i)
@@ -39,8 +55,16 @@ void run_predict(const PredictCommand& options) {
   LoadedRun run = load_run(options.path, parse_device(options.place.device));
   run.compute_in("float32");
   nlohmann::json all = nlohmann::json::array();
-  for (const ImageInput& image : list_images(run, options.images, options.place.data)) {
-    const std::vector<Guess> guesses = predict(run, image.read(), options.top);
+  const std::vector<ImageInput> images = list_images(run, options.images, options.place.data);
+  const size_t batch = batch_size(run);
+  torch::Tensor activations;
+  for (size_t at = 0; at < images.size(); ++at) {
+    const ImageInput& image = images[at];
+    if (at % batch == 0)
+      activations =
+          look_at(run, std::span(images).subspan(at, std::min(batch, images.size() - at)));
+    const std::vector<Guess> guesses =
+        best_guesses(run, activations[static_cast<int64_t>(at % batch)], options.top);
     nlohmann::json list = nlohmann::json::array();
     std::string line = image.name;
     for (const auto& guess : guesses) {
@@ -55,11 +79,10 @@ void run_predict(const PredictCommand& options) {
     if (!options.json) fmt::print("{}{}\n", line, image.remark(guesses[0].name));
   }
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"model", run.recipe.model},
-                                      {"dataset", run.recipe.dataset.name},
-                                      {"weights", run.weights.string()},
-                                      {"predictions", all}}
-                           .dump());
+    fmt::print("{}\n", json_text({{"model", run.recipe.model},
+                                  {"dataset", run.recipe.dataset.name},
+                                  {"weights", run.weights.string()},
+                                  {"predictions", all}}));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "cli/run_options.h"
 
 #include <charconv>
-#include <sstream>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
@@ -50,8 +49,11 @@ EvaluateOptions RunOptions::evaluation(const LoadedRun& run) const {
 
 std::vector<int64_t> parse_levels(const std::string& text) {
   std::vector<int64_t> levels;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
+  if (text.empty()) throw UsageError("--levels is empty; expected a K or one per layer");
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, comma - begin);
+    begin = comma + 1;
     int64_t value = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size() || value < 0 || value == 1 ||
@@ -62,7 +64,6 @@ std::vector<int64_t> parse_levels(const std::string& text) {
                       text, word.empty() ? "\"\"" : word));
     levels.push_back(value);
   }
-  if (levels.empty()) throw UsageError("--levels is empty; expected a K or one per layer");
   return levels;
 }
 

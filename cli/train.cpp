@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
 #include "remcaps/training/load.h"
@@ -55,7 +56,7 @@ struct TrainCommand {
         fmt::print("{}", to_text(summary));
       std::fflush(stdout);
     }
-    if (json) fmt::print("{}\n", nlohmann::json{{"runs", runs}}.dump());
+    if (json) fmt::print("{}\n", json_text({{"runs", runs}}));
   }
 };
 
@@ -75,7 +76,7 @@ struct ResumeCommand {
     const DataSplits data = load_dataset(recipe.dataset, run_data_root(run, place.data));
     const RunSummary summary = Trainer(recipe, data, run, device).run();
     if (json)
-      fmt::print("{}\n", to_json(summary).dump());
+      fmt::print("{}\n", json_text(to_json(summary)));
     else
       fmt::print("{}", to_text(summary));
   }

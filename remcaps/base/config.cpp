@@ -132,7 +132,7 @@ void ConfigSection::adopt(const std::string& name, const ConfigSection& child) {
 
 void ConfigSection::finish() const {
   for (const auto& entry : node_) {
-    const auto name = entry.first.as<std::string>();
+    const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : text_of(entry.first);
     if (std::find(known_.begin(), known_.end(), name) == known_.end())
       throw UsageError(
           fmt::format("{} is not a known key{}", describe(name), suggestion(name, known_)));
@@ -153,6 +153,32 @@ YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over) {
 
 namespace {
 
+// The first key in a node that is no name but a list, a section or nothing.
+std::optional<YAML::Node> nameless_key(const YAML::Node& node) {
+  if (!node.IsMap() && !node.IsSequence()) return std::nullopt;
+  for (const auto& entry : node) {
+    if (node.IsMap() && !entry.first.IsScalar()) return entry.first;
+    if (const auto inner = nameless_key(node.IsMap() ? entry.second : YAML::Node(entry)))
+      return inner;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> included_files(const YAML::Node& include, const std::string& path) {
+  std::vector<std::string> files;
+  bool named = include.IsScalar() || include.IsSequence();
+  if (include.IsScalar()) files.push_back(include.Scalar());
+  if (include.IsSequence())
+    for (const auto& file : include) {
+      named = named && file.IsScalar();
+      files.push_back(named ? file.Scalar() : "");
+    }
+  if (!named)
+    throw UsageError(fmt::format("{}: include is {}; expected a file or a list of files", path,
+                                 text_of(include)));
+  return files;
+}
+
 YAML::Node load_yaml(const std::string& path, int depth) {
   namespace fs = std::filesystem;
   check(depth < 16, "{}: includes nest deeper than 16 files (a circle?)", path);
@@ -164,11 +190,12 @@ YAML::Node load_yaml(const std::string& path, int depth) {
   }
   if (!own || own.IsNull()) own = YAML::Node(YAML::NodeType::Map);
   if (!own.IsMap()) throw UsageError(fmt::format("{}: expected a file of keys and sections", path));
+  if (const auto key = nameless_key(own))
+    throw UsageError(
+        fmt::format("{}:{}: {} is no name of a key", path, key->Mark().line + 1, text_of(*key)));
   YAML::Node merged(YAML::NodeType::Map);
   if (const YAML::Node includes = own["include"]) {
-    const auto files = includes.IsSequence() ? includes.as<std::vector<std::string>>()
-                                             : std::vector{includes.as<std::string>()};
-    for (const auto& file : files)
+    for (const auto& file : included_files(includes, path))
       merged =
           merge_yaml(merged, load_yaml((fs::path(path).parent_path() / file).string(), depth + 1));
     own.remove("include");
@@ -192,6 +219,8 @@ void set_yaml_path(YAML::Node& root, const std::string& assignment) {
   } catch (const YAML::Exception& error) {
     throw UsageError(fmt::format("--set {}: {}", assignment, error.msg));
   }
+  if (const auto key = nameless_key(value))
+    throw UsageError(fmt::format("--set {}: {} is no name of a key", assignment, text_of(*key)));
   // Builds {a: {b: {c: value}}} from the inside out and merges it, so no alias can be shared.
   std::string path = assignment.substr(0, equals);
   while (true) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -97,6 +98,11 @@ std::string read_file(const fs::path& path) {
   std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   check(!in.bad(), "{}: reading failed: {}", path.string(), std::strerror(errno));
   return text;
+}
+
+bool stays_below(const fs::path& relative) {
+  return !relative.empty() && !relative.is_absolute() &&
+         std::find(relative.begin(), relative.end(), "..") == relative.end();
 }
 
 void make_folder(const fs::path& path) {

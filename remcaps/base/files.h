@@ -22,6 +22,9 @@ void write_atomically(const std::filesystem::path& path, std::string_view text);
 /// The whole content of a file; Error names the file where it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
+/// Whether a relative path stays below the folder it is joined to.
+bool stays_below(const std::filesystem::path& relative);
+
 /// Creates a folder and its parents; Error names what stands in the way.
 void make_folder(const std::filesystem::path& path);
 

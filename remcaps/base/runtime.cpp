@@ -8,8 +8,12 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
@@ -17,6 +21,8 @@
 #include "remcaps/base/version.h"
 
 namespace remcaps {
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr const char* kReexecuted = "REMCAPS_REEXECUTED";
@@ -47,12 +53,64 @@ void keep_freed_memory() {
 #endif
 }
 
+// CPUs the process may run on; 0 where that cannot be found out.
+int allowed_cores() {
+  // The kernel wants room for all the CPUs it could have, which may be more than a cpu_set_t holds.
+  constexpr int kMost = 1 << 20;
+  for (int cpus = CPU_SETSIZE; cpus <= kMost; cpus *= 2) {
+    std::vector<cpu_set_t> sets(static_cast<size_t>(cpus / CPU_SETSIZE));
+    const size_t bytes = sets.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, sets.data()) == 0) return CPU_COUNT_S(bytes, sets.data());
+    if (errno != EINVAL) return 0;
+  }
+  return 0;
+}
+
+// Quota and period of one control group; the quota "max" (version 2) or -1 (version 1) is none.
+std::optional<int> cores_of(std::istream&& quota, std::istream&& period) {
+  int64_t each = 0, of = 0;
+  if (!(quota >> each) || each <= 0 || !(period >> of) || of <= 0) return std::nullopt;
+  return static_cast<int>(std::min<int64_t>(each / of + (each % of > 0), INT_MAX));
+}
+
+std::optional<int> cores_of_group(const fs::path& group) {
+  std::ifstream both(group / "cpu.max");  // "200000 100000"
+  std::string quota, period;
+  if (both >> quota >> period)
+    return cores_of(std::istringstream(quota), std::istringstream(period));
+  return cores_of(std::ifstream(group / "cpu.cfs_quota_us"),
+                  std::ifstream(group / "cpu.cfs_period_us"));
+}
+
 }  // namespace
 
+std::optional<int> group_cores(const fs::path& groups, const fs::path& own) {
+  std::optional<int> least;
+  // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b". What limits a group limits those below it.
+  std::ifstream in(own);
+  for (std::string line; std::getline(in, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool unified = controllers == ",,";
+    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
+    fs::path group = unified ? groups : groups / "cpu";
+    const auto limit = [&] {
+      const auto cores = cores_of_group(group);
+      if (cores) least = std::min(least.value_or(*cores), *cores);
+    };
+    limit();
+    for (const fs::path& step : fs::path(line.substr(second + 1)).relative_path()) {
+      group /= step;
+      limit();
+    }
+  }
+  return least;
+}
+
 int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+  const int allowed = std::max(1, allowed_cores());
+  return std::min(allowed, group_cores("/sys/fs/cgroup", "/proc/self/cgroup").value_or(allowed));
 }
 
 std::string current_blas_core() {

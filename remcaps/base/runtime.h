@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,15 @@ std::string current_blas_core();
 /// "avx512", "avx2", "sse2" and so on; "+amx" where cpu_has_amx().
 std::string simd_level();
 
-/// CPU threads this process may use.
+/// CPU threads this process may use: of those it may run on, as many as its control groups let it
+/// keep busy.
 int usable_cores();
+
+/// CPUs that control groups leave a process, rounded up: `groups` is where they are mounted
+/// (/sys/fs/cgroup, version 1 or 2), `own` names those of the process (/proc/self/cgroup). A
+/// container sees its own group at the root. Nothing where there is no limit.
+std::optional<int> group_cores(const std::filesystem::path& groups,
+                               const std::filesystem::path& own);
 
 /// "cpu", "cuda" or "cuda:1", checked: Error where there is no such device.
 torch::Device parse_device(const std::string& name);

@@ -45,6 +45,7 @@ bool has_no_padding(const torch::nn::Conv2dImpl& layer) {
 bool has_many_places(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
   constexpr int64_t kPlaces = 128;
   const auto stride = *layer.options.stride(), kernel = *layer.options.kernel_size();
+  if (map.size(2) < kernel[0] || map.size(3) < kernel[1]) return false;  // none
   const int64_t rows = (map.size(2) - kernel[0]) / stride[0] + 1;
   const int64_t columns = (map.size(3) - kernel[1]) / stride[1] + 1;
   return map.size(0) * rows * columns >= kPlaces;

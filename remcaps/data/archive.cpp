@@ -43,10 +43,8 @@ class Output {
 };
 
 void check_member(const fs::path& archive, const std::string& member) {
-  const fs::path path(member);
-  bool inside = !member.empty() && !path.is_absolute();
-  for (const fs::path& step : path) inside = inside && step != "..";
-  check(inside, "{}: holds the path \"{}\", which leads out of it", archive.string(), member);
+  check(stays_below(member), "{}: holds the path \"{}\", which leads out of it", archive.string(),
+        member);
 }
 
 constexpr size_t kTarBlock = 512;

@@ -29,15 +29,49 @@ int64_t size_or_zero(const fs::path& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
+// Beside a .part, what the server knew its file by when it began to send it.
+fs::path tag_file(const fs::path& part) {
+  return part.string() + ".tag";
+}
+
+std::string read_tag(const fs::path& part) {
+  std::ifstream in(tag_file(part));
+  std::string tag;
+  std::getline(in, tag);
+  return tag;
+}
+
+void discard(const fs::path& part) {
+  fs::remove(part);
+  fs::remove(tag_file(part));
+}
+
 struct Transfer {
+  CURL* handle = nullptr;
   std::ofstream file;
-  int64_t begin = 0;  // bytes that were there before
+  fs::path part;
+  int64_t begin = 0;      // bytes that were there before
+  bool has_data = false;  // some have come
   std::unique_ptr<Progress> progress;
   std::string label;
 };
 
+// The file's ETag, else its date; a weak ETag does not promise the same bytes.
+std::string tag_of_answer(CURL* handle) {
+  for (const char* name : {"ETag", "Last-Modified"}) {
+    curl_header* header = nullptr;
+    if (curl_easy_header(handle, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK &&
+        !std::string_view(header->value).starts_with("W/"))
+      return header->value;
+  }
+  return "";
+}
+
 size_t on_data(char* data, size_t size, size_t count, void* user) {
   auto* transfer = static_cast<Transfer*>(user);
+  if (transfer->begin == 0 && !transfer->has_data)
+    std::ofstream(tag_file(transfer->part)) << tag_of_answer(transfer->handle);
+  transfer->has_data = true;
   transfer->file.write(data, static_cast<std::streamsize>(size * count));
   return transfer->file.good() ? size * count : 0;
 }
@@ -68,6 +102,8 @@ Outcome transfer_rest(const std::string& url, const fs::path& part) {
   check(curl != nullptr, "{}: libcurl cannot start", url);
 
   Transfer transfer;
+  transfer.handle = curl.get();
+  transfer.part = part;
   transfer.begin = size_or_zero(part);
   transfer.label = fs::path(url).filename().string();
   errno = 0;
@@ -95,6 +131,13 @@ Outcome transfer_rest(const std::string& url, const fs::path& part) {
   curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
 
+  // A server whose file is another one by now sends all of it instead of the rest.
+  const std::string tag = transfer.begin > 0 ? read_tag(part) : "";
+  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(
+      tag.empty() ? nullptr : curl_slist_append(nullptr, ("If-Range: " + tag).c_str()),
+      curl_slist_free_all);
+  curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers.get());
+
   Outcome outcome;
   outcome.code = curl_easy_perform(handle);
   curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &outcome.status);
@@ -121,11 +164,11 @@ bool complete(const std::string& url, const fs::path& part) {
     const int64_t after = size_or_zero(part);
     if (before > 0 && outcome.status == 416) return true;
     if (before > 0 && outcome.code == CURLE_RANGE_ERROR) {
-      fs::remove(part);  // a server that cannot resume: once more from the start
+      discard(part);  // the server cannot resume, or has another file: once more from the start
       continue;
     }
     if (!is_interruption(outcome.code)) {
-      if (after == 0) fs::remove(part);
+      if (after == 0) discard(part);
       fail("{}: {}", url, outcome.message);
     }
     standstill = after > before ? 0 : standstill + 1;
@@ -145,21 +188,24 @@ bool can_download() {
 void download_file(const std::string& url, const fs::path& target, const std::string& sha256) {
   if (target.has_parent_path()) make_folder(target.parent_path());
   const fs::path part = target.string() + ".part";
+  // Without a checksum only the server can say whether what came earlier is of the same file.
+  if (sha256.empty() && read_tag(part).empty()) discard(part);
   const bool resumed = size_or_zero(part) > 0;
   const bool doubtful = complete(url, part);
   std::string found = sha256.empty() ? "" : sha256_of_file(part);
   if ((doubtful && sha256.empty()) || (resumed && found != sha256)) {
     // What was there before belonged to another file: take it all again.
-    fs::remove(part);
+    discard(part);
     complete(url, part);
     found = sha256.empty() ? "" : sha256_of_file(part);
   }
   if (found != sha256) {
     const int64_t bytes = size_or_zero(part);
-    fs::remove(part);
+    discard(part);
     fail("{}: {} bytes with the SHA-256 {}; expected {}", url, with_commas(bytes), found, sha256);
   }
   fs::rename(part, target);
+  fs::remove(tag_file(part));
 }
 
 #else

@@ -10,8 +10,9 @@ namespace remcaps {
 bool can_download();
 
 /// Downloads `url` to `target`. The bytes gather in `target`.part: a transfer that breaks off is
-/// taken up again there, now (a few times, while it still makes headway) or at the next call. The
-/// file gets its name only once it is complete and, where `sha256` is given, has that checksum; a
+/// taken up again there, now (a few times, while it still makes headway) or at the next call; where
+/// the server's file has changed since, or nothing says that it has not, it begins anew. The file
+/// gets its name only once it is complete and, where `sha256` is given, has that checksum; a
 /// .part with a wrong one is removed.
 ///
 /// Error names the address, what was found and what was expected.

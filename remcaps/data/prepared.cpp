@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
@@ -60,8 +61,8 @@ void write_prepared(const fs::path& path, const SourceData& source) {
   save_safetensors(path, tensors,
                    {{"format", kFormat},
                     {"name", source.name},
-                    {"class_names", json(source.class_names).dump()},
-                    {"missing", json(source.missing).dump()}});
+                    {"class_names", json_text(source.class_names)},
+                    {"missing", json_text(source.missing)}});
 }
 
 SourceData read_prepared(const fs::path& path, const std::string& name) {

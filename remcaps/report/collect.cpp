@@ -7,6 +7,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps {
@@ -63,7 +64,7 @@ json collected(const RunResult& run, const CollectOptions& options) {
 std::string one_line_a_key(const json& object) {
   std::vector<std::string> lines;
   for (const auto& [key, value] : object.items())
-    lines.push_back(fmt::format("  {}: {}", json(key).dump(), value.dump()));
+    lines.push_back(fmt::format("  {}: {}", json_text(key), json_text(value)));
   return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
 }
 
@@ -73,6 +74,8 @@ std::vector<fs::path> collect_results(const RunResults& results, const CollectOp
   std::vector<fs::path> files;
   for (const auto& [recipe, runs] : results)
     for (const RunResult& run : runs) {
+      check(stays_below(recipe), "{}: its recipe is \"{}\"; expected a name such as {}",
+            run.place.string(), recipe, "mnist/dr-capsnet");
       const fs::path file = options.out / recipe / fmt::format("seed-{}.json", run.seed);
       const std::string text = one_line_a_key(collected(run, options));
       make_folder(file.parent_path());

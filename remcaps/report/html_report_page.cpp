@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
 
 namespace remcaps {
@@ -60,7 +61,7 @@ std::string html_page(const nlohmann::json& report, const PageBlobs& blobs) {
   check(marker != std::string_view::npos, "the report's template has no place for data");
 
   // Names come from files and folders, which need not be UTF-8.
-  const std::string json = report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string json = json_text(report);
   std::string text(page.substr(0, marker));
   text +=
       R"(<script type="application/json" id="report-data">)" + without_tags(json) + "</script>\n";

@@ -6,6 +6,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
@@ -143,7 +144,7 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   if (!data_note.empty()) result.numbers["data_note"] = data_note;
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
-  save_packed_weights(out, packed, info, result.numbers.dump());
+  save_packed_weights(out, packed, info, json_text(result.numbers));
   write_atomically(result.card, card_text(out));
   return result;
 }

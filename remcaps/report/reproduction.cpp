@@ -69,9 +69,31 @@ std::vector<Reproduction> make_reproductions() {
   return result;
 }
 
-// runs/<data set>/<recipe>/seed-<n>, as `remcaps train` has it.
-fs::path folder_of(const std::string& recipe, int64_t seed, const ReproduceOptions& options) {
-  return options.runs / recipe / fmt::format("seed-{}", seed);
+bool ended_by_its_time_limit(const fs::path& folder) {
+  const RunResults results = find_results({folder});
+  return results.begin()->second.front().summary.value("stopped", "") == "minutes";
+}
+
+PlannedRun::State state_of(const fs::path& folder) {
+  const bool resumable = fs::exists(folder / "state.safetensors");
+  if (fs::exists(folder / "summary.json") && !(resumable && ended_by_its_time_limit(folder)))
+    return PlannedRun::State::kFinished;
+  return resumable ? PlannedRun::State::kInterrupted : PlannedRun::State::kMissing;
+}
+
+// runs/<data set>/<recipe>/seed-<n>, as `remcaps train` has it; or the folder beside it, seed-<n>-2
+// and so on, that has come further: a run that died before its first checkpoint keeps its name.
+PlannedRun find_run(const std::string& recipe, int64_t seed, const ReproduceOptions& options) {
+  const fs::path parent = options.runs / recipe;
+  PlannedRun run{recipe, seed, RunFolder::name(parent, seed, 1), PlannedRun::State::kMissing};
+  for (int64_t k = 1; fs::exists(RunFolder::name(parent, seed, k)); ++k) {
+    const fs::path folder = RunFolder::name(parent, seed, k);
+    const PlannedRun::State state = state_of(folder);
+    if (state <= run.state) continue;
+    run.folder = folder;
+    run.state = state;
+  }
+  return run;
 }
 
 // A recipe that builds on another one's run names that run here.
@@ -80,13 +102,8 @@ std::optional<std::string> starts_from(const std::string& recipe) {
   return std::nullopt;
 }
 
-bool ended_by_its_time_limit(const fs::path& folder) {
-  const RunResults results = find_results({folder});
-  return results.begin()->second.front().summary.value("stopped", "") == "minutes";
-}
-
-void train_run(const PlannedRun& run, const ReproduceOptions& options,
-               std::optional<double> minutes) {
+// A fresh run may get another folder than the planned one, where that is taken.
+void train_run(PlannedRun& run, const ReproduceOptions& options, std::optional<double> minutes) {
   if (run.state == PlannedRun::State::kInterrupted) {
     const RunFolder folder = RunFolder::open(run.folder);
     const Recipe recipe = read_run_recipe(folder);
@@ -98,11 +115,13 @@ void train_run(const PlannedRun& run, const ReproduceOptions& options,
   overrides.push_back(fmt::format("train.seed={}", run.seed));
   if (const auto base = starts_from(run.recipe))
     overrides.push_back(
-        fmt::format("train.start_from={}", folder_of(*base, run.seed, options).string()));
+        fmt::format("train.start_from={}", find_run(*base, run.seed, options).folder.string()));
   const Recipe recipe = load_recipe(run.recipe, overrides);
   const fs::path root = data_root(options.data);
   const DataSplits data = load_dataset(recipe.dataset, root);
-  start_run(recipe, data, run.folder.parent_path(), root, options.device)->run(minutes);
+  const auto trainer = start_run(recipe, data, run.folder.parent_path(), root, options.device);
+  run.folder = trainer->folder().path();
+  trainer->run(minutes);
 }
 
 }  // namespace
@@ -124,18 +143,8 @@ const Reproduction& reproduction(const std::string& name) {
 std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
                                   const ReproduceOptions& options) {
   std::vector<PlannedRun> plan;
-  for (const std::string& recipe : reproduction.recipes) {
-    for (const int64_t seed : options.seeds) {
-      PlannedRun run{recipe, seed, folder_of(recipe, seed, options), PlannedRun::State::kMissing};
-      const bool resumable = fs::exists(run.folder / "state.safetensors");
-      const bool summed_up = fs::exists(run.folder / "summary.json");
-      if (summed_up && !(resumable && ended_by_its_time_limit(run.folder)))
-        run.state = PlannedRun::State::kFinished;
-      else if (resumable)
-        run.state = PlannedRun::State::kInterrupted;
-      plan.push_back(std::move(run));
-    }
-  }
+  for (const std::string& recipe : reproduction.recipes)
+    for (const int64_t seed : options.seeds) plan.push_back(find_run(recipe, seed, options));
   return plan;
 }
 

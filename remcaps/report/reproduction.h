@@ -37,7 +37,7 @@ struct ReproduceOptions {
 /// One run of a reproduction.
 struct PlannedRun {
   /// A run that a time limit ended has more to do, as an interrupted one has.
-  enum class State { kMissing, kInterrupted, kFinished };
+  enum class State { kMissing, kInterrupted, kFinished };  // in the order they are passed through
   std::string recipe;
   int64_t seed = 0;
   std::filesystem::path folder;  ///< where it is or will be

@@ -60,6 +60,10 @@ double test_accuracy(const RunResult& run) {
   return run.summary.value("accuracy_quantized", run.summary.value("accuracy", 0.0));
 }
 
+bool less_accurate(const RunResult& a, const RunResult& b) {
+  return test_accuracy(a) < test_accuracy(b);
+}
+
 // The number of one run, or nothing.
 std::optional<double> number(const RunResult& run, const PaperCell& cell) {
   const json& split = run.split(cell.split);
@@ -135,9 +139,7 @@ RunResults find_results(const std::vector<fs::path>& paths) {
 }
 
 const RunResult& best_run(const std::vector<RunResult>& runs) {
-  return *std::max_element(runs.begin(), runs.end(), [](const RunResult& a, const RunResult& b) {
-    return test_accuracy(a) < test_accuracy(b);
-  });
+  return *std::max_element(runs.begin(), runs.end(), less_accurate);
 }
 
 double median(std::vector<double> values) {
@@ -175,9 +177,13 @@ std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& c
     case Metric::kKeys:
       result.value = median(values);
       break;
-    case Metric::kParameters:
-      result.value = *number(best_run(found->second), cell);
+    case Metric::kParameters: {
+      const auto best = std::max_element(
+          used.begin(), used.end(),
+          [](const RunResult* a, const RunResult* b) { return less_accurate(*a, *b); });
+      result.value = values[static_cast<size_t>(best - used.begin())];
       break;
+    }
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/report/figure.h"
 #include "remcaps/report/table_runs.h"
 
@@ -323,9 +324,12 @@ std::string render_json(const PaperTable& table, const RunResults& results) {
       runs.push_back(std::move(entry));
     }
   }
-  return json{{"table", table.name}, {"paper", table.paper}, {"title", table.title},
-              {"cells", cells},      {"runs", runs},         {"notes", notes(table, results)}}
-             .dump() +
+  return json_text({{"table", table.name},
+                    {"paper", table.paper},
+                    {"title", table.title},
+                    {"cells", cells},
+                    {"runs", runs},
+                    {"notes", notes(table, results)}}) +
          "\n";
 }
 

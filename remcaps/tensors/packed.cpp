@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 
 namespace remcaps {
 namespace {
@@ -86,7 +87,7 @@ PackedTensors pack_tensors(const TensorMap& tensors) {
     packed.tensors[name + ".values"] = flat.masked_select(marked);
     shapes[name] = half.sizes().vec();
   }
-  packed.metadata[kShapes] = shapes.dump();
+  packed.metadata[kShapes] = json_text(shapes);
   return packed;
 }
 

@@ -12,6 +12,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/names.h"
 
 namespace remcaps {
@@ -85,7 +86,6 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
   try {
     header = json::parse(mapping_->bytes + 8, mapping_->bytes + data_begin_);
     check(header.is_object(), "{}: the header is not a JSON object", name);
-    size_t covered = 0;
     for (const auto& [key, value] : header.items()) {
       if (key == "__metadata__") {
         metadata_ = value.get<Metadata>();
@@ -111,13 +111,30 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
       }
       check(bytes == entry.end - entry.begin, "{}: tensor {} of shape [{}] needs {} bytes, has {}",
             name, key, fmt::join(entry.shape, ", "), bytes, entry.end - entry.begin);
-      covered += entry.end - entry.begin;
       entries_.emplace(key, std::move(entry));
     }
-    check(covered == data_size, "{}: tensors cover {} of {} data bytes", name, covered, data_size);
+    check_tiles(data_size);
   } catch (const json::exception& error) {
     fail("{}: broken header: {}", name, error.what());
   }
+}
+
+// One tensor after the other, without a hole: each byte belongs to one of them.
+void SafetensorsFile::check_tiles(size_t data_size) const {
+  std::vector<const std::pair<const std::string, Entry>*> ordered;
+  for (const auto& entry : entries_) ordered.push_back(&entry);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) {
+    return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
+  });
+  size_t covered = 0;
+  for (const auto* entry : ordered) {
+    check(entry->second.begin == covered,
+          "{}: tensor {} lies at bytes [{}, {}]; the tensors before it end at {}", path_.string(),
+          entry->first, entry->second.begin, entry->second.end, covered);
+    covered = entry->second.end;
+  }
+  check(covered == data_size, "{}: tensors cover {} of {} data bytes", path_.string(), covered,
+        data_size);
 }
 
 const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
@@ -192,7 +209,7 @@ void save_safetensors(const std::filesystem::path& path, const TensorMap& tensor
     offset += bytes;
     ordered.push_back(tensor);
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   std::array<char, 8> length{};
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);

@@ -43,6 +43,7 @@ class SafetensorsFile {
     size_t begin, end;
   };
   const Entry& entry(const std::string& name) const;
+  void check_tiles(size_t data_size) const;
 
   std::filesystem::path path_;
   std::shared_ptr<Mapping> mapping_;

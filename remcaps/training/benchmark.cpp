@@ -3,7 +3,6 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <sstream>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
@@ -13,6 +12,7 @@
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/evaluate.h"
+#include "remcaps/training/memory.h"
 #include "remcaps/training/step_graph.h"
 #include "remcaps/training/trainer.h"
 
@@ -35,15 +35,7 @@ Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
 
 // "VmHWM" (the peak since it was last reset) or "VmRSS" of this process, in bytes; 0: not known.
 int64_t process_memory(const std::string& field) {
-  std::ifstream in("/proc/self/status");
-  std::string line;
-  while (std::getline(in, line)) {
-    std::istringstream words(line);
-    std::string name;
-    int64_t kibibytes = 0;
-    if (words >> name >> kibibytes && name == field + ":") return kibibytes * 1024;
-  }
-  return 0;
+  return read_field("/proc/self/status", field + ":").value_or(0) * 1024;
 }
 
 // Measures from its construction on.

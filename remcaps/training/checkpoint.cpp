@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
@@ -60,8 +61,8 @@ Metadata metadata_of(const WeightsInfo& info) {
       {"dataset", info.recipe.dataset.name},
       {"name", info.recipe.name},
       {"recipe", info.recipe.to_text()},
-      {"input", json{input.channels, input.height, input.width}.dump()},
-      {"classes", json(info.class_names).dump()},
+      {"input", json_text({input.channels, input.height, input.width})},
+      {"classes", json_text(info.class_names)},
       {"epoch", std::to_string(info.epoch)},
   };
 }
@@ -183,8 +184,9 @@ void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, co
                        {"seconds", progress.seconds},
                        {"adam_steps", adam.steps()},
                        {"images", sums.images}};
-  save_safetensors(path, tensors,
-                   {{"format", kStateFormat}, {"remcaps", kVersion}, {"progress", values.dump()}});
+  save_safetensors(
+      path, tensors,
+      {{"format", kStateFormat}, {"remcaps", kVersion}, {"progress", json_text(values)}});
 }
 
 RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner& pruner,

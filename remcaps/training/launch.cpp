@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/base/version.h"
@@ -43,7 +44,7 @@ std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                        {"device", device.str()},
                        {"remcaps", kVersion},
                        {"torch", TORCH_VERSION}};
-    write_atomically(folder.info(), info.dump(2) + "\n");
+    write_atomically(folder.info(), json_text(info, 2) + "\n");
     write_atomically(folder.recipe(), recipe.to_text());
     return std::make_unique<Trainer>(recipe, data, folder, device, std::move(hooks));
   } catch (...) {

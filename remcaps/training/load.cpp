@@ -54,7 +54,11 @@ DataSplits LoadedRun::load_data(const std::string& from_command_line) const {
 }
 
 BatchSource LoadedRun::source(const DataSplits& data, const std::string& split) const {
-  const BatchSource source(data.split(split), recipe.dataset.augment, device);
+  return source(data.split(split), split);
+}
+
+BatchSource LoadedRun::source(const Dataset& images, const std::string& split) const {
+  const BatchSource source(images, recipe.dataset.augment, device);
   const ImageShape input = model->input();
   const std::vector<int64_t> expected = {input.channels, input.height, input.width};
   check(source.image_shape() == expected, "{} {}: images of {}; the network was trained on {}",

@@ -39,6 +39,9 @@ struct LoadedRun {
   /// A split as batches on the device.
   BatchSource source(const DataSplits& data, const std::string& split) const;
 
+  /// The same for some images of a split: only these are resized.
+  BatchSource source(const Dataset& images, const std::string& split) const;
+
   /// A picture of any size, as the network's input: float32 [1, C, H, W] on the device.
   torch::Tensor read_input(const std::filesystem::path& image) const;
 };

@@ -18,19 +18,6 @@ std::optional<int64_t> read_number(const std::string& path) {
   return in >> value ? std::optional(value) : std::nullopt;
 }
 
-// The number behind a name at a line's beginning.
-std::optional<int64_t> read_field(const std::string& path, const std::string& field) {
-  std::ifstream in(path);
-  std::string line;
-  while (std::getline(in, line)) {
-    std::istringstream words(line);
-    std::string name;
-    int64_t value = 0;
-    if (words >> name >> value && name == field) return value;
-  }
-  return std::nullopt;
-}
-
 std::optional<int64_t> machine_available() {
   const auto kibibytes = read_field("/proc/meminfo", "MemAvailable:");
   return kibibytes ? std::optional(*kibibytes * 1024) : std::nullopt;
@@ -45,11 +32,23 @@ int64_t host_available() {
 
 }  // namespace
 
+std::optional<int64_t> read_field(const std::filesystem::path& file, const std::string& field) {
+  std::ifstream in(file);
+  std::string line;
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    std::string name;
+    int64_t value = 0;
+    if (words >> name >> value && name == field) return value;
+  }
+  return std::nullopt;
+}
+
 std::optional<int64_t> group_available(const std::filesystem::path& group) {
   const auto limit = read_number(group / "memory.max");
   const auto used = read_number(group / "memory.current");
   if (!limit || !used) return std::nullopt;
-  const std::string stat = group / "memory.stat";
+  const std::filesystem::path stat = group / "memory.stat";
   const int64_t cached =
       read_field(stat, "active_file").value_or(0) + read_field(stat, "inactive_file").value_or(0);
   return *limit - *used + cached;

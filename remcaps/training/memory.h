@@ -35,6 +35,10 @@ int64_t available_memory(torch::Device device);
 /// no limit.
 std::optional<int64_t> group_available(const std::filesystem::path& group);
 
+/// The number behind a name at the beginning of a line, as in /proc/meminfo; `field` is the name as
+/// it stands there ("MemAvailable:").
+std::optional<int64_t> read_field(const std::filesystem::path& file, const std::string& field);
+
 /// Before anything is allocated for training: Error where it cannot fit. Returns a warning where it
 /// fits only if every routing layer has a fused kernel; empty where all is well.
 std::string check_memory(const CapsNet& model, const Recipe& recipe, torch::Device device);

@@ -86,10 +86,13 @@ void MetricsFile::append(const EpochRecord& record) {
   check(fd >= 0, "{}: cannot append: {}", path_.string(), std::strerror(errno));
   // One write() of one short row: a reader never sees half of it.
   const ssize_t written = ::write(fd, text.data(), text.size());
-  const int error = written < 0 ? errno : ENOSPC;
-  const bool whole = written == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
+  const int error = written < 0 ? errno : ENOSPC;  // a row that is cut short says no reason
+  const bool whole = written == static_cast<ssize_t>(text.size());
+  const int flush_error = whole && ::fsync(fd) != 0 ? errno : 0;
   ::close(fd);
   check(whole, "{}: cannot append: {}", path_.string(), std::strerror(error));
+  check(flush_error == 0, "{}: cannot flush to disk: {}", path_.string(),
+        std::strerror(flush_error));
 }
 
 void MetricsFile::cut(int64_t rows) {

@@ -29,14 +29,17 @@ RunFolder RunFolder::open(const fs::path& path) {
 RunFolder RunFolder::create(const fs::path& parent, int64_t seed) {
   make_folder(parent);
   for (int64_t k = 1;; ++k) {
-    const fs::path path =
-        parent / (k == 1 ? fmt::format("seed-{}", seed) : fmt::format("seed-{}-{}", seed, k));
+    const fs::path path = name(parent, seed, k);
     std::error_code error;
     // Creating is the claim: of two programs that try at once only one succeeds.
     if (fs::create_directory(path, error)) return RunFolder(path);
     check(!error || fs::exists(path), "{}: cannot create the run folder: {}", path.string(),
           error.message());
   }
+}
+
+fs::path RunFolder::name(const fs::path& parent, int64_t seed, int64_t k) {
+  return parent / (k == 1 ? fmt::format("seed-{}", seed) : fmt::format("seed-{}-{}", seed, k));
 }
 
 fs::path RunFolder::epoch(int64_t epoch) const {

@@ -24,6 +24,9 @@ class RunFolder {
   /// existing run is never overwritten.
   static RunFolder create(const std::filesystem::path& parent, int64_t seed);
 
+  /// parent/seed-<seed>, and from the second on seed-<seed>-<k>.
+  static std::filesystem::path name(const std::filesystem::path& parent, int64_t seed, int64_t k);
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path recipe() const { return path_ / "recipe.yaml"; }
   std::filesystem::path info() const { return path_ / "run.json"; }

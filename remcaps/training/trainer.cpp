@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/runtime.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/loss.h"
@@ -359,7 +360,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.parameters = sparsity.parameters;
   summary.parameters_nonzero = sparsity.nonzero;
   summary.sparsity = sparsity.published();
-  write_atomically(folder_.summary(), to_json(summary).dump(2) + "\n");
+  write_atomically(folder_.summary(), json_text(to_json(summary), 2) + "\n");
   return summary;
 }
 

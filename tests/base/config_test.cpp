@@ -142,6 +142,38 @@ TEST(YamlIncludes, ASyntaxErrorNamesFileAndLine) {
               HasSubstr("a.yaml:"));
 }
 
+TEST(YamlIncludes, KeysThatAreNoNamesAreUsageErrorsWithTheirLine) {
+  testing::TemporaryFolder folder;
+  const auto path = (folder / "a.yaml").string();
+  const auto usage_error = [&](const std::string& text) -> std::string {
+    write_atomically(path, text);
+    try {
+      load_yaml_with_includes(path);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no usage error";
+  };
+  for (const char* key : {"[1, 2]", "{a: b}", "~"})
+    EXPECT_EQ(usage_error(fmt::format("train:\n  lr: 1\n  ? {}\n  : 3\n", key)),
+              fmt::format("{}:3: {} is no name of a key", path, key));
+  EXPECT_EQ(usage_error("list:\n- {[1]: 2}\n"), path + ":2: [1] is no name of a key");
+  for (const char* files : {"{}", "{a: b}", "[[a.yaml]]", "~"})
+    EXPECT_EQ(usage_error(fmt::format("include: {}", files)),
+              fmt::format("{}: include is {}; expected a file or a list of files", path, files));
+}
+
+TEST(ConfigSection, AKeyThatIsNoNameIsAUsageError) {
+  EXPECT_EQ(error_of([&] { section_of("? [1]\n: 2").finish(); }),
+            "recipe mnist/dr.yaml: routing.[1] is not a known key");
+}
+
+TEST(SetYamlPath, AKeyThatIsNoNameIsAUsageError) {
+  YAML::Node root = YAML::Load("train: {lr: 0.1}");
+  EXPECT_EQ(error_of([&] { set_yaml_path(root, "train={[1]: 2}"); }),
+            "--set train={[1]: 2}: [1] is no name of a key");
+}
+
 TEST(SetYamlPath, ReachesIntoSectionsAndMakesMissingOnes) {
   YAML::Node root = YAML::Load("train: {lr: 0.1, batch: 8}");
   set_yaml_path(root, "train.lr=0.2");

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "remcaps/base/json.h"
 
 namespace remcaps {
 namespace {
@@ -26,6 +29,11 @@ TEST(Utf8, IsToldFromOtherBytes) {
   for (const char* wrong : {"caf\xe9", "\x80", "\xc3", "\xc0\xaf", "\xe2\x82", "\xe0\x80\xaf",
                             "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xff"})
     EXPECT_FALSE(is_utf8(wrong)) << wrong;
+}
+
+TEST(JsonText, HoldsNamesThatAreNotUtf8AsFarAsTheyAre) {
+  EXPECT_EQ(json_text({{"file", "caf\xe9.png"}, {"n", 1}}), "{\"file\":\"caf\ufffd.png\",\"n\":1}");
+  EXPECT_EQ(json_text({{"n", 1}}, 2), "{\n  \"n\": 1\n}");
 }
 
 TEST(Base64, MatchesTheExamplesOfItsStandard) {

@@ -1,7 +1,9 @@
 #include "remcaps/capsule/convolve.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "remcaps/base/error.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
@@ -137,6 +139,28 @@ TEST(Convolve, WeightsThatAreMostlyThereAreNotPacked) {
   grouped->weight.zero_();
   grouped->pack();
   EXPECT_EQ(grouped->packed(), nullptr);
+}
+
+TEST(Convolve, AKernelLargerThanTheMapIsToldAsByTheLayerItself) {
+  const auto error_of = [](int64_t stride, const Tensor& map, KernelPath kernels) -> std::string {
+    torch::nn::Conv2d layer(torch::nn::Conv2dOptions(8, 64, 9).stride(stride));
+    try {
+      convolve(*layer, map, kernels);
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  // Too small in both directions, by less than a stride, and in one of them.
+  for (const auto& [stride, height, width] :
+       {std::tuple{1, 3, 3}, {2, 8, 8}, {2, 8, 200}, {1, 200, 3}}) {
+    const Tensor map = torch::randn({64, 8, height, width});
+    const std::string expected = error_of(stride, map, KernelPath::kReference);
+    EXPECT_THAT(expected, ::testing::HasSubstr("Kernel size"));
+    EXPECT_EQ(error_of(stride, map, KernelPath::kFused), expected) << height << " x " << width;
+  }
 }
 
 TEST(Convolve, AutocastOfAGpuIsNoneOfACpus) {

@@ -67,6 +67,18 @@ TEST_F(CollectTest, TheCommandLineCompletesOlderSummaries) {
   EXPECT_EQ(collected()["options"]["train.batch"], "16");
 }
 
+TEST_F(CollectTest, WritesNowhereButBelowItsFolder) {
+  for (const std::string& name : {std::string("../evil"), std::string("a/../../evil"),
+                                  (folder_ / "evil").string(), std::string()}) {
+    const json summary = {{"recipe", name}, {"seed", 1}, {"options", json::object()}};
+    write_atomically(folder_ / "seed-1.json", summary.dump());
+    expect_one_line(remcaps({"collect", "seed-1.json", "--out", "results/here"}), 1,
+                    "seed-1.json: its recipe is \"" + name + "\"; expected a name such as");
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "results")) << name;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "evil")) << name;
+  }
+}
+
 TEST_F(CollectTest, BadPathsAreOneLine) {
   std::filesystem::create_directory(folder_ / "empty");
   expect_one_line(remcaps({"collect", "empty"}), 1, "empty: no finished run there");

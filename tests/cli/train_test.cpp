@@ -276,6 +276,12 @@ TEST_F(CliTest, AnOutputThatCannotBeWrittenIsToldBeforeTheData) {
     arguments.insert(arguments.end(), {"--data", "nowhere"});
     expect_one_line(remcaps(arguments), 1, "taken.safetensors: a folder; expected a file to write");
   }
+  // The place prepare chooses by itself too; a folder without data is not made for it.
+  fs::create_directories(folder_ / "data/mnist.safetensors");
+  expect_one_line(remcaps({"data", "prepare", "mnist", "--data", "data"}), 1,
+                  "data/mnist.safetensors: a folder; expected a file to write");
+  EXPECT_EQ(remcaps({"data", "prepare", "mnist", "--data", "nowhere"}).exit_code, 1);
+  EXPECT_FALSE(fs::exists(folder_ / "nowhere"));
 }
 
 TEST_F(CliTest, EveryCommandsHelpShowsAnExample) {

@@ -227,6 +227,31 @@ TEST_F(Downloads, StartAnewWhereThePartBelongsToAnotherFile) {
   EXPECT_EQ(read_file(target()), content_);
 }
 
+TEST_F(Downloads, WithoutAChecksumGoOnWithAPartOnlyWhereItsFileIsStillTheSame) {
+  const auto break_off = [&] {
+    server_.break_off_after({100'000, 0, 0, 0});
+    EXPECT_THAT(error_of([&] { download_file(url(), target(), ""); }), HasSubstr("resume"));
+    EXPECT_EQ(fs::file_size(part()), 100'000u);
+  };
+  break_off();
+  download_file(url(), target(), "");
+  EXPECT_EQ(read_file(target()), content_);
+  EXPECT_EQ(server_.requests().back(), "GET /file from 100000");
+
+  break_off();
+  const std::string changed = "another " + content_;
+  server_.serve("/file", changed);
+  download_file(url(), target(), "");
+  EXPECT_EQ(read_file(target()), changed);
+
+  server_.send_no_tags();
+  break_off();
+  server_.serve("/file", content_);
+  download_file(url(), target(), "");
+  EXPECT_EQ(read_file(target()), content_);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1) << "nothing else left";
+}
+
 TEST_F(Downloads, AcceptAPartThatIsAlreadyWhole) {
   write_bytes(part(), content_);
   download_file(url(), target(), sha256(content_));

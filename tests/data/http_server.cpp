@@ -69,10 +69,15 @@ void HttpServer::answer(int connection) {
   }
   const std::string path = request.substr(4, request.find(' ', 4) - 4);
   const size_t range = request.find("Range: bytes=");
-  const bool ranged = ranges_ && range != std::string::npos;
-  const size_t from = ranged ? std::strtoull(request.c_str() + range + 13, nullptr, 10) : 0;
+  const size_t condition = request.find("If-Range: ");
 
   const std::lock_guard lock(mutex_);
+  const std::string tag =
+      fmt::format("\"{:x}\"", std::hash<std::string>{}(files_.contains(path) ? files_[path] : ""));
+  const bool same = condition == std::string::npos ||
+                    request.compare(condition + 10, tag.size() + 2, tag + "\r\n") == 0;
+  const bool ranged = ranges_ && range != std::string::npos && same;
+  const size_t from = ranged ? std::strtoull(request.c_str() + range + 13, nullptr, 10) : 0;
   requests_.push_back(from > 0 ? fmt::format("GET {} from {}", path, from) : "GET " + path);
   const auto found = files_.find(path);
   std::string head, body;
@@ -87,6 +92,7 @@ void HttpServer::answer(int connection) {
                                 from, found->second.size() - 1, found->second.size())
                   : "HTTP/1.1 200 OK\r\n";
   }
+  if (tags_ && found != files_.end()) head += fmt::format("ETag: {}\r\n", tag);
   head += fmt::format("Content-Length: {}\r\nConnection: close\r\n\r\n", body.size());
   if (found != files_.end() && !breaks_.empty()) {
     body.resize(std::min(body.size(), breaks_.front()));

@@ -29,6 +29,9 @@ class HttpServer {
   /// Ignores Range headers, as simple servers do.
   void ignore_ranges() { ranges_ = false; }
 
+  /// Gives no ETag to know a file's state by.
+  void send_no_tags() { tags_ = false; }
+
   /// "GET /file" or "GET /file from 1000", one for each request so far.
   std::vector<std::string> requests() const;
 
@@ -37,7 +40,7 @@ class HttpServer {
   void answer(int connection);
 
   int socket_ = -1, port_ = 0;
-  std::atomic<bool> ranges_{true};
+  std::atomic<bool> ranges_{true}, tags_{true};
   mutable std::mutex mutex_;
   std::map<std::string, std::string> files_;
   std::vector<size_t> breaks_;

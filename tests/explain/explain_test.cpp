@@ -41,6 +41,21 @@ TEST_F(ExplainImage, WritesAllTheNetworkCanShow) {
   EXPECT_THAT(read_file(file("-tree.svg")), HasSubstr("</svg>"));
 }
 
+TEST_F(ExplainImage, SomeImagesOfASplitAreAmongThemselvesWhatTheyAreAmongAll) {
+  LoadedRun run = load_run(runs_.on_grid(), torch::kCPU);
+  run.recipe.dataset.augment.pad = 3;
+  run.recipe.dataset.augment.resize = 18;
+  const DataSplits data = run.load_data("");
+  const Dataset& test = data.split("test");
+  const BatchSource some = run.source(test.select(torch::tensor({int64_t{7}, int64_t{2}})), "test");
+  ASSERT_EQ(some.size(), 2);
+  const BatchSource all = run.source(data, "test");
+  EXPECT_TRUE(torch::equal(some.evaluation_batch(0, 1).images, all.evaluation_batch(7, 1).images));
+  EXPECT_TRUE(torch::equal(some.evaluation_batch(1, 1).images, all.evaluation_batch(2, 1).images));
+  run.recipe.dataset.augment.resize = 17;
+  EXPECT_THROW(run.source(test.select(torch::tensor({int64_t{7}})), "test"), Error);
+}
+
 TEST_F(ExplainImage, TheRawMapIsThatOfTheFormula) {
   const std::string folder = runs_.on_grid();
   explain(folder, {.saliency = true});

@@ -50,6 +50,66 @@ TEST_F(ExplainProgram, ExplainsFilesAndImagesOfTheDataSet) {
       EXPECT_TRUE(fs::exists(runs_.folder() / file.get<std::string>())) << file;
 }
 
+TEST_F(ExplainProgram, NamesThatAreNotUtf8AreShownAsFarAsTheyAre) {
+  write_png(runs_.folder() / "caf\xe9.png", torch::randint(0, 256, {18, 18, 3}, torch::kByte));
+  for (const char* command : {"predict", "explain"}) {
+    const ProgramResult result = remcaps({command, runs_.on_grid(), "caf\xe9.png", "--json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto json = nlohmann::json::parse(result.out);
+    EXPECT_EQ(json.at(command == std::string("predict") ? "predictions" : "explanations")
+                  .at(0)
+                  .at("image"),
+              "caf\ufffd.png");
+  }
+}
+
+TEST_F(ExplainProgram, PredictionsDoNotDependOnTheOtherImagesNamed) {
+  // gamma-CapsNet's mean distance is one over the batch.
+  const std::string gamma =
+      runs_.make("gamma",
+                 "{name: gamma-capsnet, conv_channels: 4, primary_types: 4, primary_dim: 4, "
+                 "conv_kernel: 5, primary_kernel: 5, primary_stride: 3}");
+  write_png(runs_.folder() / "boot.png", torch::randint(0, 256, {30, 24, 3}, torch::kByte));
+  const auto activations = [&](const std::string& run, std::vector<std::string> images) {
+    images.insert(images.begin(), {"predict", run});
+    images.insert(images.end(), {"--top", "3", "--json"});
+    const ProgramResult result = remcaps(images);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<std::pair<std::string, double>> found;
+    const auto json = nlohmann::json::parse(result.out);
+    for (const auto& each : json.at("predictions"))
+      for (const auto& guess : each.at("top"))
+        found.emplace_back(fmt::format("{} {}", each.at("image").get<std::string>(),
+                                       guess.at("class").get<std::string>()),
+                           guess.at("activation").get<double>());
+    return found;
+  };
+  for (const std::string& run : {runs_.on_grid(), gamma}) {
+    const auto together = activations(run, {"test:0..2", "boot.png"});
+    std::vector<std::pair<std::string, double>> apart;
+    for (const char* image : {"test:0", "test:1", "test:2", "boot.png"})
+      for (const auto& each : activations(run, {image})) apart.push_back(each);
+    ASSERT_EQ(together.size(), apart.size());
+    for (size_t k = 0; k < apart.size(); ++k) {
+      EXPECT_EQ(together[k].first, apart[k].first) << run;
+      EXPECT_NEAR(together[k].second, apart[k].second, 1e-6) << run;
+    }
+  }
+}
+
+TEST_F(ExplainProgram, PicturesAreDecodedWhenTheirTurnComes) {
+  write_png(runs_.folder() / "good.png", torch::randint(0, 256, {18, 18, 3}, torch::kByte));
+  const std::string whole = read_file(runs_.folder() / "good.png");
+  write_atomically(runs_.folder() / "cut.png", whole.substr(0, whole.size() / 2));
+  std::vector<std::string> arguments = {"predict", runs_.on_grid()};
+  arguments.insert(arguments.end(), 200, "good.png");
+  arguments.push_back("cut.png");
+  const ProgramResult result = remcaps(arguments);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("cut.png: damaged PNG image"));
+  EXPECT_GT(std::count(result.out.begin(), result.out.end(), '\n'), 0);
+}
+
 TEST_F(ExplainProgram, BadInputGetsOneLine) {
   write_atomically(runs_.folder() / "no-image.png", "this is no image");
   const std::string grid = runs_.on_grid(), layered = runs_.layered();

@@ -82,6 +82,9 @@ TEST_F(WrongRemArguments, AreExplainedInOneLine) {
   expect_one_line(remcaps({"entropy", "nowhere", "--device", "cpu"}), 1, "nowhere");
   expect_one_line(remcaps({"couplings", "run", "--out", "x", "--levels", "auto"}), 2,
                   "auto is no number of levels; expected 2 to 256");
+  for (const char* wrong : {"11,", ",11", "11,,6"})
+    expect_one_line(remcaps({"entropy", "run", "--device", "cpu", "--levels", wrong}), 2,
+                    fmt::format("--levels {}: \"\" is no number of levels", wrong));
   expect_one_line(remcaps({"table", "minst"}), 2, "did you mean mnist?");
   expect_one_line(remcaps({"reproduce", "mian"}), 2, "did you mean main?");
 }

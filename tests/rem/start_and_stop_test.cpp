@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/training/launch.h"
 #include "remcaps/training/load.h"
 #include "tests/temporary_folder.h"
@@ -81,6 +84,15 @@ TEST_F(StartAndStop, StopsAtAnAccuracyAndEvaluatesTheNetworkAsItIsThen) {
   EXPECT_LT(summary.epochs, 50);
   EXPECT_EQ(summary.checkpoint, "last");
   EXPECT_EQ(load_run(summary.folder, torch::kCPU).epoch, summary.epochs - 1);
+}
+
+TEST_F(StartAndStop, AFolderWhoseNameIsNotUtf8IsTrainedIn) {
+  const auto trainer = start_run(easy_recipe("{train: {epochs: 1}}"), data_, folder_ / "caf\xe9",
+                                 "data\xe9", torch::kCPU);
+  const RunSummary summary = trainer->run();
+  EXPECT_EQ(nlohmann::json::parse(read_file(trainer->folder().summary())).at("run"),
+            (folder_ / "caf\ufffd/seed-42").string());
+  EXPECT_EQ(load_run(summary.folder, torch::kCPU).epoch, 0);
 }
 
 TEST_F(StartAndStop, LevelsThatDoNotFitTheNetworkAreAnErrorBeforeTraining) {

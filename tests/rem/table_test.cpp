@@ -80,6 +80,19 @@ TEST_F(TableTest, AggregatesOverSeedsAsPublished) {
   EXPECT_EQ(aggregate(all, cell)->value, 700) << "of the best seed, 42";
 }
 
+TEST_F(TableTest, ParametersAreTheBestSeedsOfThoseThatSayThem) {
+  add_run("mnist/dr-capsnet-rem", 42, 0.97, 0.96, {1, 5}, 0.9, 700);
+  add_run("mnist/dr-capsnet-rem", 43, 0.95, 0.94, {3, 5}, 0.8, 800);
+  RunResults all = results();
+  all.at("mnist/dr-capsnet-rem").front().summary.erase("parameters_nonzero");
+  PaperCell cell = kAccuracy;
+  cell.metric = Metric::kParameters;
+  const auto ours = aggregate(all, cell);
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(ours->value, 800);
+  EXPECT_THAT(ours->seeds, ElementsAre(43));
+}
+
 TEST_F(TableTest, OtherSplitsComeFromTheirOwnPartOfTheSummary) {
   add_run("smallnorb/eff-capsnet-azimuth", 42, 0.5, 0.5, {1}, 0, 10);
   const RunResults all = results();
@@ -192,6 +205,25 @@ TEST_F(TableTest, PlanTellsFinishedInterruptedAndMissingRunsApart) {
   using State = PlannedRun::State;
   EXPECT_THAT(states,
               ElementsAre(State::kFinished, State::kMissing, State::kInterrupted, State::kMissing));
+}
+
+TEST_F(TableTest, PlanFindsARunBesideAFolderThatDiedBeforeItsFirstCheckpoint) {
+  const auto dead = folder_.path() / "mnist/dr-capsnet/seed-42";
+  make_folder(dead);
+  write_atomically(dead / "recipe.yaml", std::string_view("x"));
+  ReproduceOptions options;
+  options.runs = folder_.path();
+  const auto planned = [&] { return plan_runs(reproduction("levels"), options).front(); };
+  using State = PlannedRun::State;
+  EXPECT_EQ(planned().state, State::kMissing);
+  const auto second = folder_.path() / "mnist/dr-capsnet/seed-42-2";
+  make_folder(second);
+  write_atomically(second / "state.safetensors", std::string_view("x"));
+  EXPECT_EQ(planned().state, State::kInterrupted);
+  EXPECT_EQ(planned().folder, second);
+  add_run("mnist/dr-capsnet", 42, 0.9, 0.9, {1}, 0, 10, {1}, 10, "-3");
+  EXPECT_EQ(planned().state, State::kFinished);
+  EXPECT_EQ(planned().folder, folder_.path() / "mnist/dr-capsnet/seed-42-3");
 }
 
 TEST_F(TableTest, PlanGoesOnWithARunThatATimeLimitEnded) {

@@ -96,6 +96,25 @@ TEST(Safetensors, HostileHeadersAreRejected) {
   reject(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 2, "needs 2 bytes, has 1");
 }
 
+TEST(Safetensors, TensorsThatOverlapAreRejectedThoughTheirBytesAddUp) {
+  testing::TemporaryFolder folder;
+  const auto path = folder / "bad.safetensors";
+  const auto with_offsets = [&](const std::string& x, const std::string& y, const std::string& z) {
+    write_atomically(
+        path,
+        file_with_header(fmt::format(R"({{"x":{{"dtype":"U8","shape":[4],"data_offsets":[{}]}},)"
+                                     R"("y":{{"dtype":"U8","shape":[4],"data_offsets":[{}]}},)"
+                                     R"("z":{{"dtype":"U8","shape":[0],"data_offsets":[{}]}}}})",
+                                     x, y, z),
+                         8));
+    return error_of(path);
+  };
+  EXPECT_EQ(with_offsets("4,8", "0,4", "4,4"), "no error") << "in any order";
+  EXPECT_THAT(with_offsets("0,4", "0,4", "0,0"), HasSubstr("tensor y lies at bytes [0, 4]"));
+  EXPECT_THAT(with_offsets("0,4", "2,6", "8,8"), HasSubstr("tensor y lies at bytes [2, 6]"));
+  EXPECT_THAT(with_offsets("4,8", "4,8", "0,0"), HasSubstr("tensor x lies at bytes [4, 8]"));
+}
+
 TEST(Safetensors, AMissingTensorSuggestsTheNearestName) {
   testing::TemporaryFolder folder;
   save_safetensors(folder / "a.safetensors", {{"class.weight", torch::ones({1})}});

@@ -47,6 +47,15 @@ TEST(Metrics, CutRefusesAFileWithTooFewRows) {
   EXPECT_THROW(metrics.cut(2), Error);
 }
 
+TEST(Metrics, ARowThatCannotBeFlushedIsToldWithItsOwnReason) {
+  try {
+    MetricsFile("/dev/null").append(record(0));  // takes every byte, and has no disk
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "/dev/null: cannot flush to disk: Invalid argument");
+  }
+}
+
 TEST(Metrics, AnExistingFileIsContinued) {
   const testing::TemporaryFolder folder;
   { MetricsFile(folder / "metrics.csv").append(record(0)); }
