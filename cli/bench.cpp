@@ -19,6 +19,7 @@ struct BenchCommand {
   BenchmarkTask task = BenchmarkTask::kTrain;
   std::string name;  ///< of the task, as it is on the command line
   std::string model, shape = "mnist", device = default_device();
+  std::string trained;  ///< a network instead of model and shape; infer alone
   std::string precision = "float32", kernels = "fused";
   int64_t batch = 128;
   double seconds = 5;
@@ -57,18 +58,24 @@ void print_bench_json(const BenchCommand& options, const BenchmarkResult& result
                          .dump());
 }
 
-void run_bench(const BenchCommand& options) {
+void run_bench(BenchCommand options) {
+  if (options.model.empty() && options.trained.empty())
+    throw UsageError(fmt::format("bench {}: --model is required", options.name));
   std::vector<std::string> overrides = {"precision=" + options.precision,
                                         "kernels=" + options.kernels,
                                         fmt::format("train.batch={}", options.batch)};
   if (options.task == BenchmarkTask::kSearch) overrides.emplace_back("pruning.strategy=lobster");
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
-  const BenchmarkResult result =
-      run_benchmark(benchmark_recipe(options.model, options.shape, overrides),
-                    {.task = options.task,
-                     .device = parse_device(options.device),
-                     .seconds = options.seconds,
-                     .trace = options.trace});
+  const Recipe recipe = options.trained.empty()
+                            ? benchmark_recipe(options.model, options.shape, overrides)
+                            : benchmark_recipe(options.trained, overrides);
+  const BenchmarkResult result = run_benchmark(recipe, {.task = options.task,
+                                                        .device = parse_device(options.device),
+                                                        .seconds = options.seconds,
+                                                        .trained = options.trained,
+                                                        .trace = options.trace});
+  options.model = recipe.model;
+  options.shape = recipe.dataset.name;
   (options.json ? print_bench_json : print_bench_text)(options, result);
 }
 
@@ -78,9 +85,17 @@ void add_task(CLI::App& bench, BenchmarkTask task, const std::string& name,
   auto options = std::make_shared<BenchCommand>();
   options->task = task;
   options->name = name;
-  command->add_option("--model", options->model, "A network's name")->required();
-  command->add_option("--shape", options->shape, "A data set: the shape of its images, its classes")
-      ->capture_default_str();
+  auto* model = command->add_option("--model", options->model, "A network's name");
+  auto* shape = command
+                    ->add_option("--shape", options->shape,
+                                 "A data set: the shape of its images, its classes")
+                    ->capture_default_str();
+  if (task == BenchmarkTask::kInfer)
+    command
+        ->add_option("--run", options->trained,
+                     "Instead of both a trained network: a run, a weights file or zoo:NAME")
+        ->excludes(model)
+        ->excludes(shape);
   command->add_option("--batch", options->batch, "Images in a batch")
       ->check(at_least(1))
       ->capture_default_str();

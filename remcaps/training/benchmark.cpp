@@ -8,10 +8,12 @@
 #include "remcaps/base/names.h"
 #include "remcaps/base/profile.h"
 #include "remcaps/base/torch_compat.h"
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/evaluate.h"
+#include "remcaps/training/load.h"
 #include "remcaps/training/memory.h"
 #include "remcaps/training/step_graph.h"
 #include "remcaps/training/trainer.h"
@@ -201,6 +203,14 @@ Recipe benchmark_recipe(const std::string& model, const std::string& shape,
   return parse_recipe(node, name);
 }
 
+Recipe benchmark_recipe(const std::filesystem::path& trained,
+                        const std::vector<std::string>& overrides) {
+  const Recipe recipe = load_run(trained, torch::kCPU).recipe;
+  YAML::Node node = recipe.to_yaml();
+  for (const std::string& assignment : overrides) set_yaml_path(node, assignment);
+  return parse_recipe(node, recipe.name);
+}
+
 BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   std::optional<ModelContext> context = known_context(recipe);
   check(context.has_value(), "bench: the images of {} have no fixed shape", recipe.dataset.name);
@@ -222,7 +232,12 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
 
   const PeakMemory memory(options.device);
   const auto model = build_model(recipe, *context);
+  if (!options.trained.empty()) start_from(*model, options.trained);
   model->to(options.device);
+  if (!options.trained.empty() && options.task == BenchmarkTask::kInfer) {
+    model->eval();
+    pack_convolutions(*model);
+  }
   const Work work =
       work_of(options.task,
               {.recipe = recipe, .model = *model, .source = source, .device = options.device});

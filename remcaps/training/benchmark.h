@@ -20,7 +20,10 @@ enum class BenchmarkTask {
 struct BenchmarkOptions {
   BenchmarkTask task = BenchmarkTask::kTrain;
   torch::Device device = torch::kCPU;
-  double seconds = 5;           ///< measured without phases; those take another quarter of it
+  double seconds = 5;  ///< measured without phases; those take another quarter of it
+  /// A trained network whose weights to use (as load_run() takes it); empty: random ones. Inference
+  /// then skips what pruning took, as it does outside of a benchmark.
+  std::filesystem::path trained;
   std::filesystem::path trace;  ///< where a timeline of a few pieces of work goes; empty: none
 };
 
@@ -40,6 +43,10 @@ struct BenchmarkResult {
 /// the network's defaults; then "key=value" overrides. UsageError for unknown names and for data
 /// sets whose images have no fixed shape.
 Recipe benchmark_recipe(const std::string& model, const std::string& shape,
+                        const std::vector<std::string>& overrides);
+
+/// The recipe of a trained network, with overrides.
+Recipe benchmark_recipe(const std::filesystem::path& trained,
                         const std::vector<std::string>& overrides);
 
 /// Synthetic images of the recipe's data set through the very functions that train and evaluate.

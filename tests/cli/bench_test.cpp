@@ -52,6 +52,24 @@ TEST_F(BenchTest, EveryTaskPrintsOneJsonObjectOnEitherPath) {
     }
 }
 
+TEST_F(BenchTest, InferTakesATrainedNetwork) {
+  const std::vector<std::string> arguments = {
+      "bench",    "infer", "--run",     "zoo:fashion-mnist/eff-capsnet-rem",
+      "--batch",  "1",     "--seconds", "0.01",
+      "--device", "cpu",   "--json"};
+  const ProgramResult result = remcaps(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json found = json::parse(result.out);
+  EXPECT_EQ(found["model"], "eff-capsnet");
+  EXPECT_EQ(found["shape"], "fashion-mnist");
+  EXPECT_EQ(found["batch"], 1);
+
+  EXPECT_EQ(bench("infer", {"--run", "zoo:fashion-mnist/eff-capsnet-rem"}).exit_code, 2);
+  const ProgramResult neither = remcaps({"bench", "infer", "--seconds", "0.01"});
+  EXPECT_EQ(neither.exit_code, 2);
+  EXPECT_THAT(neither.err, ::testing::HasSubstr("--model"));
+}
+
 TEST_F(BenchTest, PhasesAreThoseOfTheTask) {
   EXPECT_THAT(phases(json::parse(bench("train", {"--json"}).out)),
               UnorderedElementsAre("batch", "forward", "loss", "backward", "update", "sums"));
