@@ -117,7 +117,8 @@ int64_t version_of(const Tensor& weight) {
 }  // namespace
 
 void ConvolutionImpl::pack() {
-  constexpr double kFew = 0.35;  // where both take the same time, bench_convolution
+  // Half: a batch of one is faster then, and a first layer is in any batch (bench_convolution).
+  constexpr double kFew = 0.5;
   packed_.reset();
   if (!weight.is_cpu() || weight.scalar_type() != torch::kFloat32 || !has_dense_windows(*this) ||
       zero_padding(*this) == nullptr || density(weight) > kFew)

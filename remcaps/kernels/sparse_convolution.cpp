@@ -20,6 +20,10 @@ using kernels::cpu::on_every_thread;
 using kernels::cpu::pieces_of;
 using torch::Tensor;
 
+// That a thread takes together: a block's weights, read from memory for the first, are still in the
+// second-level cache for the others.
+constexpr int64_t kImages = 4;
+
 // How a channel of the map is laid out: for each column of the window and each line of it below the
 // stride, the lines of the map that such a weight meets, of each line the pixels it meets:
 // [kw, min(stride_y, kh), lines, ow].
@@ -30,6 +34,9 @@ class Layout {
       : channels_(map.size(1)),
         map_height_(map.size(2)),
         map_width_(map.size(3)),
+        channel_step_(map.stride(1)),
+        line_step_(map.stride(2)),
+        pixel_step_(map.stride(3)),
         kernel_(weights.kernel()),
         stride_(stride),
         padding_(padding),
@@ -45,7 +52,6 @@ class Layout {
   int64_t blocks() const { return pieces_of(channels_, SparseWeights::kBlock); }
   /// With what a vector reads and writes beyond the last row.
   int64_t block_floats() const { return SparseWeights::kBlock * channel_floats() + kSparseMargin; }
-  int64_t image_floats() const { return channels_ * map_height_ * map_width_; }
 
   // Where the row of each place of a block's windows begins.
   std::vector<int32_t> starts() const {
@@ -60,7 +66,7 @@ class Layout {
     return result;
   }
 
-  // Lays a block's channels of an image [C, H, W] out.
+  // Lays a block's channels of an image out.
   void lay_out(const float* image, int64_t block, float* to) const {
     // The channel's columns sorted by what the stride leaves of them, with a margin for the copies.
     const int64_t apart_floats = map_height_ * apart_width_;
@@ -68,7 +74,7 @@ class Layout {
     const int64_t begin = block * SparseWeights::kBlock;
     const int64_t end = std::min(channels_, begin + SparseWeights::kBlock);
     for (int64_t channel = begin; channel < end; ++channel) {
-      take_apart(image + channel * map_height_ * map_width_, apart.data());
+      take_apart(image + channel * channel_step_, apart.data());
       for (int64_t x = 0; x < kernel_[1]; ++x) {
         const float* from = apart.data() + x % stride_[1] * apart_floats + x / stride_[1];
         for (int64_t phase = 0; phase < phases_; ++phase, to += lines_ * out_width_)
@@ -83,8 +89,10 @@ class Layout {
   // [H, W] -> [stride_x, H, apart_width], padding included.
   void take_apart(const float* channel, float* to) const {
     for (int64_t left = 0; left < stride_[1]; ++left, to += map_height_ * apart_width_) {
-      if (padding_[1] == 0 && map_width_ == apart_width_ * stride_[1]) {
-        take_every(stride_[1], channel + left, map_height_ * apart_width_, to);
+      if (padding_[1] == 0 && map_width_ == apart_width_ * stride_[1] &&
+          line_step_ == map_width_ * pixel_step_) {
+        take_every(stride_[1] * pixel_step_, channel + left * pixel_step_,
+                   map_height_ * apart_width_, to);
         continue;
       }
       // The first column of the map among them, and the one behind the last.
@@ -93,21 +101,22 @@ class Layout {
       for (int64_t y = 0; y < map_height_; ++y) {
         float* row = to + y * apart_width_;
         std::fill_n(row, first, 0.0F);
-        take_every(stride_[1], channel + y * map_width_ + first * stride_[1] + left - padding_[1],
+        const int64_t column = first * stride_[1] + left - padding_[1];
+        take_every(stride_[1] * pixel_step_, channel + y * line_step_ + column * pixel_step_,
                    last - first, row + first);
         std::fill(row + last, row + apart_width_, 0.0F);
       }
     }
   }
 
-  static void take_every(int64_t stride, const float* from, int64_t count, float* to) {
-    if (stride == 1) {
+  static void take_every(int64_t step, const float* from, int64_t count, float* to) {
+    if (step == 1) {
       std::copy_n(from, count, to);
-    } else if (stride == 2) {
+    } else if (step == 2) {
 #pragma GCC unroll 8
       for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
     } else {
-      for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
     }
   }
 
@@ -126,6 +135,7 @@ class Layout {
   }
 
   int64_t channels_, map_height_, map_width_;
+  int64_t channel_step_, line_step_, pixel_step_;  ///< of the map, in floats
   std::array<int64_t, 2> kernel_, stride_, padding_;
   int64_t out_height_, out_width_;
   int64_t phases_, lines_, apart_width_;
@@ -141,29 +151,31 @@ class Convolution {
         bias_(bias.defined() ? bias.data_ptr<float>() : nullptr),
         relu_(relu) {}
 
-  /// Room for the sums of so many filters.
-  Buffer sums(int64_t filters) const { return Buffer(filters * row_); }
+  /// Of the sums of so many filters.
+  int64_t floats(int64_t filters) const { return filters * row_; }
 
-  /// Filters begin..end of an image, of which `block_at(b)` is block b as the layout has it.
-  /// `out`: [F, oh, ow].
-  template <typename BlockAt>
-  void run(const BlockAt& block_at, int64_t begin, int64_t end, const Buffer& sums,
-           float* out) const {
-    kernels::SparseRows rows = {.filters = end - begin,
-                                .weights = weights_.values().data(),
-                                .places = weights_.places().data(),
-                                .starts = starts_.data(),
-                                .length = layout_.places(),
-                                .sums = sums.get(),
-                                .row = row_};
+  /// The sums of an image's filters begin..end, in `sums`: first the bias, ...
+  kernels::SparseRows start(int64_t begin, int64_t end, float* sums) const {
     for (int64_t f = begin; f < end; ++f)
-      std::fill_n(rows.sums + (f - begin) * row_, row_, bias_ != nullptr ? bias_[f] : 0.0F);
-    for (int64_t block = 0; block < layout_.blocks(); ++block) {
-      rows.begins = weights_.begins().data() + block * weights_.filters() + begin;
-      rows.map = block_at(block);
-      kernels::add_sparse_rows(rows);
-    }
-    kernels::copy_sums(rows, relu_, out + begin * layout_.places());
+      std::fill_n(sums + (f - begin) * row_, row_, bias_ != nullptr ? bias_[f] : 0.0F);
+    return {.filters = end - begin,
+            .weights = weights_.values().data(),
+            .places = weights_.places().data(),
+            .begins = weights_.begins().data() + begin,
+            .starts = starts_.data(),
+            .length = layout_.places(),
+            .sums = sums,
+            .row = row_};
+  }
+  /// ... then block by block, as the layout has it, ...
+  void add(kernels::SparseRows rows, int64_t block, const float* map) const {
+    rows.begins += block * weights_.filters();
+    rows.map = map;
+    kernels::add_sparse_rows(rows);
+  }
+  /// ... and what became of them.
+  void finish(const kernels::SparseRows& rows, float* out) const {
+    kernels::copy_sums(rows, relu_, out);
   }
 
  private:
@@ -224,29 +236,34 @@ Tensor sparse_convolution(const Tensor& map, const SparseWeights& weights, const
   const Layout layout(map, weights, stride, padding);
   check(layout.block_floats() <= std::numeric_limits<int32_t>::max(),
         "sparse convolution: a map of {}x{} is too large", map.size(2), map.size(3));
-  const Tensor dense_map = map.contiguous();
   const Tensor dense_bias = bias.defined() ? bias.contiguous() : Tensor();
   const Convolution convolution(layout, weights, dense_bias, relu);
   const int64_t filters = weights.filters();
   const Tensor out = torch::empty({map.size(0), filters, layout.out_height(), layout.out_width()},
                                   map.options().requires_grad(false));
-  const auto image = [&](int64_t i) {
-    return dense_map.data_ptr<float>() + i * layout.image_floats();
-  };
+  const auto image = [&](int64_t i) { return map.data_ptr<float>() + i * map.stride(0); };
   const auto result = [&](int64_t i) {
     return out.data_ptr<float>() + i * filters * layout.places();
   };
-
-  if (map.size(0) >= at::get_num_threads()) {
-    ChunkQueue images(map.size(0));
+  const int64_t batch = map.size(0), threads = at::get_num_threads();
+  if (batch >= threads) {
+    const int64_t group = std::min(kImages, batch / threads);
+    ChunkQueue groups(pieces_of(batch, group));
     on_every_thread([&] {
-      const Buffer room = room_for(layout, 1), sums = convolution.sums(filters);
-      while (const auto i = images.next()) {
-        const auto block_at = [&](int64_t block) {
-          layout.lay_out(image(*i), block, room.get());
-          return room.get();
-        };
-        convolution.run(block_at, 0, filters, sums, result(*i));
+      const Buffer room = room_for(layout, 1), sums(group * convolution.floats(filters));
+      std::vector<kernels::SparseRows> rows;
+      while (const auto taken = groups.next()) {
+        const int64_t first = *taken * group, count = std::min(group, batch - first);
+        rows.clear();
+        for (int64_t i = 0; i < count; ++i)
+          rows.push_back(
+              convolution.start(0, filters, sums.get() + i * convolution.floats(filters)));
+        for (int64_t block = 0; block < layout.blocks(); ++block)
+          for (int64_t i = 0; i < count; ++i) {
+            layout.lay_out(image(first + i), block, room.get());
+            convolution.add(rows[i], block, room.get());
+          }
+        for (int64_t i = 0; i < count; ++i) convolution.finish(rows[i], result(first + i));
       }
     });
     return out;
@@ -254,13 +271,17 @@ Tensor sparse_convolution(const Tensor& map, const SparseWeights& weights, const
   // Fewer images than threads: all of them work on one.
   const Buffer room = room_for(layout, layout.blocks());
   const auto block_at = [&](int64_t block) { return room.get() + block * layout.block_floats(); };
-  for (int64_t i = 0; i < map.size(0); ++i) {
+  for (int64_t i = 0; i < batch; ++i) {
     at::parallel_for(0, layout.blocks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block)
         layout.lay_out(image(i), block, block_at(block));
     });
     at::parallel_for(0, filters, 8, [&](int64_t begin, int64_t end) {
-      convolution.run(block_at, begin, end, convolution.sums(end - begin), result(i));
+      const Buffer sums(convolution.floats(end - begin));
+      const kernels::SparseRows rows = convolution.start(begin, end, sums.get());
+      for (int64_t block = 0; block < layout.blocks(); ++block)
+        convolution.add(rows, block, block_at(block));
+      convolution.finish(rows, result(i) + begin * layout.places());
     });
   }
   return out;
