@@ -12,6 +12,8 @@
 namespace remcaps {
 namespace {
 
+constexpr int64_t kFewChannels = 4;  // at most: images rather than maps
+
 // What an earlier convolution made is bfloat16 already, and wants its gradient so.
 Tensor for_tensor_cores(const Tensor& tensor) {
   return tensor.scalar_type() == torch::kBFloat16
@@ -54,7 +56,6 @@ bool has_many_places(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
 // What a product of windows is made in, if the layer is one of pixels on a GPU: it may round more
 // than float32 does.
 std::optional<torch::ScalarType> pixel_type(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  constexpr int64_t kFewChannels = 4;
   if (zero_padding(layer) == nullptr || !has_dense_windows(layer) || map.requires_grad() ||
       map.scalar_type() != torch::kFloat32 || map.size(1) > kFewChannels)
     return std::nullopt;
@@ -72,13 +73,22 @@ std::optional<StripConvolution> strips_of(const torch::nn::Conv2dImpl& layer, co
   return has_strip_convolution(strips, map, layer.weight) ? std::optional(strips) : std::nullopt;
 }
 
-// The weights that are left, where the layer knows them and they may be used here.
+// The weights that are left, where the layer knows them and they are few enough to pay. For a
+// single small map half of all are; for many places the dense kernel is as fast as a fifth. A first
+// layer's is not, which gathers windows first.
 const SparseWeights* sparse_weights(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  constexpr double kFew = 0.25;
   const auto* packable = dynamic_cast<const ConvolutionImpl*>(&layer);
   const bool needs_gradient =
       torch::GradMode::is_enabled() && (map.requires_grad() || layer.weight.requires_grad());
-  const bool fits = map.is_cpu() && map.scalar_type() == torch::kFloat32 && !needs_gradient;
-  return packable != nullptr && fits ? packable->packed() : nullptr;
+  if (packable == nullptr || needs_gradient || !map.is_cpu() ||
+      map.scalar_type() != torch::kFloat32)
+    return nullptr;
+  const SparseWeights* weights = packable->packed();
+  const bool pays =
+      weights != nullptr &&
+      (weights->density() <= kFew || map.size(1) <= kFewChannels || !has_many_places(layer, map));
+  return pays ? weights : nullptr;
 }
 
 Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels, bool relu) {
@@ -117,11 +127,11 @@ int64_t version_of(const Tensor& weight) {
 }  // namespace
 
 void ConvolutionImpl::pack() {
-  // Half: a batch of one is faster then, and a first layer is in any batch (bench_convolution).
-  constexpr double kFew = 0.5;
+  constexpr double kMost = 0.5;  // beyond it nothing is gained anywhere
   packed_.reset();
   if (!weight.is_cpu() || weight.scalar_type() != torch::kFloat32 || !has_dense_windows(*this) ||
-      zero_padding(*this) == nullptr || density(weight) > kFew)
+      zero_padding(*this) == nullptr ||
+      weight.count_nonzero().item<double>() > kMost * static_cast<double>(weight.numel()))
     return;
   packed_ = std::make_unique<SparseWeights>(weight);
   packed_version_ = version_of(weight);

@@ -218,9 +218,9 @@ SparseWeights::SparseWeights(const Tensor& weight)
   begins_.push_back(static_cast<int64_t>(values_.size()));
 }
 
-double density(const Tensor& tensor) {
-  return tensor.count_nonzero().item<double>() /
-         static_cast<double>(std::max<int64_t>(1, tensor.numel()));
+double SparseWeights::density() const {
+  return static_cast<double>(values_.size()) /
+         static_cast<double>(filters_ * channels_ * kernel_[0] * kernel_[1]);
 }
 
 Tensor sparse_convolution(const Tensor& map, const SparseWeights& weights, const Tensor& bias,

@@ -26,6 +26,8 @@ class SparseWeights {
   int64_t filters() const { return filters_; }
   int64_t channels() const { return channels_; }
   std::array<int64_t, 2> kernel() const { return kernel_; }
+  /// Share of the weights that are left.
+  double density() const;
 
   /// What is left, block by block of the channels and in a block filter by filter.
   const std::vector<float>& values() const { return values_; }
@@ -41,9 +43,6 @@ class SparseWeights {
   std::vector<uint16_t> places_;
   std::vector<int64_t> begins_;
 };
-
-/// Share of a tensor's numbers that are not zero.
-double density(const torch::Tensor& tensor);
 
 /// A convolution without dilation and groups, of float32 on the CPU, without a gradient.
 ///   map [B, C, H, W]   bias [F] or undefined   -> [B, F, oh, ow]

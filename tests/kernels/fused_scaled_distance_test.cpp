@@ -24,7 +24,7 @@ const RoutingCase kDistanceCases[] = {
     {"GammaCapsNetSecond", 128, 32, 10, 8, 16},
     {"WideParents", 5, 80, 10, 8, 32, 3, BiasUse::kLast},
     {"SixteenWide", 9, 33, 7, 16, 16},
-    {"TinyImageNet", 3, 36, 200, 8, 16},
+    {"TinyImageNet", 3, 5, 200, 8, 16},
     {"UnevenBatch", 67, 35, 11, 8, 8},
     {"LargeBatch", 131, 20, 6, 8, 16},
     {"OneImage", 1, 70, 10, 8, 16},

@@ -90,8 +90,8 @@ TEST(SparseConvolution, KeepsWhatIsLeftBlockByBlockOfChannels) {
   Tensor weight = torch::zeros({2, kChannels, 2, 3});
   weight[0][1][0][2] = 3.0;
   weight[0][kChannels - 1][1][0] = -2.0;
-  EXPECT_DOUBLE_EQ(density(weight), 2.0 / weight.numel());
   const SparseWeights weights(weight);
+  EXPECT_DOUBLE_EQ(weights.density(), 2.0 / weight.numel());
   EXPECT_EQ(weights.values(), (std::vector<float>{3, -2}));
   EXPECT_EQ(weights.places(), (std::vector<uint16_t>{6 + 2, 6 + 3}));
   EXPECT_EQ(weights.begins(), (std::vector<int64_t>{0, 1, 1, 2, 2}));
