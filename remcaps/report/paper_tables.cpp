@@ -355,14 +355,15 @@ PaperTable sweep_table(const std::string& dataset, const std::string& title) {
 
 // What the paper does not try, beside the recipes it does.
 PaperTable variants_table() {
-  PaperTable table{"variants",
-                   "",
-                   "Beyond the paper: a tolerance in the threshold search, random crops (DR-CapsNet)",
-                   "A tolerance lets the search after an epoch raise the validation loss by that "
-                   "share; the paper's is 0.",
-                   {"data set", "variant"},
-                   {"accuracy", "accuracy Q", "entropy", "sparsity", "parameters"},
-                   {}};
+  PaperTable table{
+      "variants",
+      "",
+      "Beyond the paper: a tolerance in the threshold search, random crops (DR-CapsNet)",
+      "A tolerance lets the search after an epoch raise the validation loss by that "
+      "share; the paper's is 0.",
+      {"data set", "variant"},
+      {"accuracy", "accuracy Q", "entropy", "sparsity", "parameters"},
+      {}};
   const auto add = [&](const std::string& dataset, const std::string& variant,
                        const std::string& recipe) {
     PaperRow line{{dataset, variant}, {}};
