@@ -21,8 +21,13 @@ constexpr int kMostSums = 12;
 
 // A multiply-add takes some four steps until its sum can be used again: where few sums keep the
 // units busy, every other weight has sums of its own.
-template <int kSums, int kChains = kSums <= 4 ? 2 : 1>
+constexpr int chains_of(int sums) {
+  return sums <= 4 ? 2 : 1;
+}
+
+template <int kSums>
 void add_registers(const SparseRows& s, int64_t from) {
+  constexpr int kChains = chains_of(kSums);
   const float* map = s.map + from;
   for (int64_t f = 0; f < s.filters; ++f) {
     float* row = s.sums + f * s.row + from;
