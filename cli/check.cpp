@@ -17,6 +17,7 @@
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_pointwise.h"
 #include "remcaps/kernels/fused_update.h"
+#include "remcaps/kernels/sparse_convolution.h"
 #include "remcaps/kernels/strip_convolution.h"
 
 namespace remcaps::cli {
@@ -278,6 +279,20 @@ void check_bf16_convolution(Checker& checker, const ConvolutionCase& c) {
                   1e-5);
 }
 
+// Of pruned weights, on the CPU.
+void check_sparse_convolution(Checker& checker, const ConvolutionCase& c, double left) {
+  if (!checker.device().is_cpu()) return;
+  const std::vector<Tensor> values = random_values(c);
+  const Tensor weight = values[1] * (torch::rand_like(values[1]) < left);
+  checker.compare(
+      fmt::format("sparse convolution, {:g} % left", 100 * left), shape_of(c),
+      sparse_convolution(values[0], SparseWeights(weight), values[2], {c.stride, c.stride}, {0, 0},
+                         /*relu=*/false),
+      torch::conv2d(values[0].to(torch::kFloat64), weight.to(torch::kFloat64),
+                    values[2].to(torch::kFloat64), c.stride),
+      1e-5);
+}
+
 void check_update(Checker& checker, int64_t size) {
   const UpdateConstants constants;
   const double lr = 1e-3, lambda = 1e-4;
@@ -324,6 +339,8 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
   check_channel_bias(checker, 8, 256, 7);
   check_bf16_convolution(checker, first_layer);
   check_bf16_convolution(checker, primary);
+  check_sparse_convolution(checker, first_layer, 0.4);
+  check_sparse_convolution(checker, primary, 0.1);
   check_squash(checker, 16, 32, 8, 6);
   check_squash(checker, 3, 5, 7, 1);
   check_channel_squash(checker, 8, 128, 1, 16);

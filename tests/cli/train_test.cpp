@@ -213,6 +213,7 @@ TEST_F(CliTest, TheFusedKernelsAgreeWithTheirPlainTwins) {
   const json findings = json::parse(result.out);
   EXPECT_EQ(findings["failed"], 0);
   EXPECT_THAT(findings.dump(), HasSubstr("convolution: weights' gradient"));
+  EXPECT_THAT(findings.dump(), HasSubstr("sparse convolution"));
 }
 
 TEST_F(CliTest, DescribeNeedsNoData) {
