@@ -45,7 +45,6 @@ class ImageList {
       const Dataset one = data->split(split).select(torch::tensor({place}));
       return run->source(one, split).evaluation_batch(0, 1).images;
     };
-    read(0);  // Error where the network was trained on images of another size
     for (const NumberRange& range : *ranges) {
       check(range.last < images.size(), "{}: the {} split has images 0 to {}", word, split,
             images.size() - 1);
@@ -55,6 +54,7 @@ class ImageList {
              data_->class_names.at(static_cast<size_t>(images.labels[place].item<int64_t>())),
              [read, place] { return read(place); }});
     }
+    inputs_.back().read();  // Error where the network was trained on images of another size
   }
 
   // Files of one name may come from several folders.

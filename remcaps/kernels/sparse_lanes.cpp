@@ -1,5 +1,7 @@
 #include "remcaps/kernels/sparse_lanes.h"
 
+#include <utility>
+
 #include "remcaps/kernels/routing_lanes.h"
 
 #ifdef REMCAPS_HIGHWAY
@@ -55,33 +57,11 @@ void add_registers(const SparseRows& s, int64_t from) {
   }
 }
 
-void add_so_many(const SparseRows& s, int64_t from, int64_t registers) {
-  switch (registers) {
-    case 1:
-      return add_registers<1>(s, from);
-    case 2:
-      return add_registers<2>(s, from);
-    case 3:
-      return add_registers<3>(s, from);
-    case 4:
-      return add_registers<4>(s, from);
-    case 5:
-      return add_registers<5>(s, from);
-    case 6:
-      return add_registers<6>(s, from);
-    case 7:
-      return add_registers<7>(s, from);
-    case 8:
-      return add_registers<8>(s, from);
-    case 9:
-      return add_registers<9>(s, from);
-    case 10:
-      return add_registers<10>(s, from);
-    case 11:
-      return add_registers<11>(s, from);
-    default:
-      return add_registers<kMostSums>(s, from);
-  }
+// add_registers() for a number of registers from 1 to kMostSums.
+template <int... kBelow>
+void add_so_many(const SparseRows& s, int64_t from, int64_t registers,
+                 std::integer_sequence<int, kBelow...>) {
+  ((registers == kBelow + 1 ? add_registers<kBelow + 1>(s, from) : void()), ...);
 }
 
 // In pieces of about the same size.
@@ -90,7 +70,7 @@ void add_pieces(const SparseRows& s) {
   const int64_t pieces = (registers + kMostSums - 1) / kMostSums;
   for (int64_t piece = 0, done = 0; piece < pieces; ++piece) {
     const int64_t size = (registers - done + pieces - piece - 1) / (pieces - piece);
-    add_so_many(s, done * kRegisterLanes, size);
+    add_so_many(s, done * kRegisterLanes, size, std::make_integer_sequence<int, kMostSums>());
     done += size;
   }
 }
