@@ -48,6 +48,7 @@ void bind(ConfigSection& section, TrainOptions& options) {
   section.key("freeze", options.freeze);
   section.key("seed", options.seed, {0, kMany});
   section.key("checkpoint_epochs", options.checkpoint_epochs, {1, kMany});
+  section.key("checkpoint_seconds", options.checkpoint_seconds, {0.0, kHuge});
   section.key("checkpoint_steps", options.checkpoint_steps, {0, kMany});
   section.key("checkpoint_minutes", options.checkpoint_minutes, {0.0, kHuge});
 }

@@ -42,8 +42,11 @@ struct TrainOptions {
   std::string start_from;
   /// Patterns of layers or parameters that stay as they are ("class", "conv*").
   std::vector<std::string> freeze;
-  int64_t checkpoint_epochs = 1;   ///< last and state are saved every so many epochs
-  int64_t checkpoint_steps = 0;    ///< and every so many steps within an epoch; 0: not by steps
+  /// The end of an epoch saves last and state with every new best, else every checkpoint_epochs and
+  /// not before so many seconds have passed since the last time.
+  int64_t checkpoint_epochs = 1;
+  double checkpoint_seconds = 10;
+  int64_t checkpoint_steps = 0;    ///< state also every so many steps of an epoch; 0: not by steps
   double checkpoint_minutes = 10;  ///< and after so many minutes within an epoch; 0: not by time
 
   double lr_at(int64_t epoch) const;

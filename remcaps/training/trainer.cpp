@@ -221,6 +221,12 @@ bool Trainer::checkpoint_is_due() const {
          Clock::now() - saved_at_ > std::chrono::duration<double>(60 * train.checkpoint_minutes);
 }
 
+bool Trainer::epoch_checkpoint_is_due() const {
+  const TrainOptions& train = recipe_.train;
+  return progress_.epoch % train.checkpoint_epochs == 0 &&
+         Clock::now() - saved_at_ >= std::chrono::duration<double>(train.checkpoint_seconds);
+}
+
 void Trainer::save_state_now() {
   if (sums_.images > 0) look_at_sums();  // what is saved must be good
   progress_.seconds = seconds();
@@ -257,7 +263,8 @@ void Trainer::end_epoch() {
   ++progress_.epoch;
   progress_.position = 0;
   sums_ = EpochSums::zeros(device_);
-  if (progress_.epoch % recipe_.train.checkpoint_epochs != 0 && reason_to_stop().empty() &&
+  // The state that knows of a new best is saved with it: one without the other would not be a run.
+  if (!improved && !epoch_checkpoint_is_due() && reason_to_stop().empty() &&
       InterruptGuard::signal() == 0)
     return;
   save_weights(folder_.last(), *model_, weights_info(progress_.epoch - 1));

@@ -30,8 +30,9 @@ void apply_runtime_options(const Recipe& recipe);
 /// One run, from its first step or from where its folder says it was left.
 ///
 /// Order of an epoch, as published: train, validate, prune, save best where the validation loss
-/// (before pruning) is a new minimum, save last and state. The test set is looked at every
-/// metrics.every epochs, after pruning, for metrics.csv only: no decision depends on it.
+/// (before pruning) is a new minimum, save last and state where it is time to. The test set is
+/// looked at every metrics.every epochs, after pruning, for metrics.csv only: no decision depends
+/// on it.
 class Trainer {
  public:
   /// Builds everything. `folder` is a fresh one, or that of a run to go on with: where it holds a
@@ -75,7 +76,8 @@ class Trainer {
   void look_at_sums();
   [[noreturn]] void stop_not_finite(int64_t position);
   void stop_if_interrupted();
-  bool checkpoint_is_due() const;
+  bool checkpoint_is_due() const;        ///< within an epoch
+  bool epoch_checkpoint_is_due() const;  ///< at its end
   void save_state_now();
   WeightsInfo weights_info(int64_t epoch) const;
   double seconds() const;

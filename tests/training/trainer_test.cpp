@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
@@ -148,6 +149,33 @@ TEST_F(TrainerTest, CrashAtAnyStepAndResumeGivesTheSameBytes) {
     };
     EXPECT_THROW(trainer->run(), std::runtime_error);
     probe_.at_step = nullptr;
+    again(trainer->folder())->run();
+    for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
+      EXPECT_EQ(read_file(whole->folder().path() / name),
+                read_file(trainer->folder().path() / name))
+          << name;
+  }
+}
+
+// With a learning rate of 0 no epoch after the first is a new best.
+TEST_F(TrainerTest, FastEpochsAreNotSavedOneByOne) {
+  for (const auto& [seconds, saved] : {std::pair{"0", 3}, {"1e6", 1}}) {
+    SCOPED_TRACE(seconds);
+    const Recipe recipe = tiny_recipe(
+        fmt::format("{{train: {{epochs: 5, lr: 0, checkpoint_seconds: {}}}, pruning: {{strategy: "
+                    "probe}}}}",
+                    seconds));
+    const auto whole = start(recipe, fmt::format("whole-{}", seconds));
+    whole->run();
+    const auto trainer = start(recipe, fmt::format("crash-{}", seconds));
+    probe_.step = 0;
+    probe_.at_step = [](CapsNet&, int64_t step) {
+      if (step == 3 * 5 + 1) throw std::runtime_error("crash in the fourth epoch");
+    };
+    EXPECT_THROW(trainer->run(), std::runtime_error);
+    probe_.at_step = nullptr;
+    const SafetensorsFile state(trainer->folder().state());
+    EXPECT_EQ(nlohmann::json::parse(state.metadata().at("progress"))["epoch"], saved);
     again(trainer->folder())->run();
     for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
       EXPECT_EQ(read_file(whole->folder().path() / name),
