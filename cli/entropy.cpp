@@ -67,6 +67,8 @@ void print_text(const LoadedRun& run, const EntropyCommand& command, const Resul
   fmt::print("entropy             {:.4f} bits (standard deviation over classes {:.4f})\n",
              trees.last().entropy, trees.last().entropy_std);
   fmt::print("keys                {:g} (median over classes)\n", trees.last().median_keys);
+  fmt::print("varying couplings   {:g} of {} (median over classes)\n", trees.last().median_varying,
+             with_commas(trees.last().key_couplings));
   fmt::print("sparsity            {:.2f} %, {} parameters left\n",
              result.sparsity.published() * 100, with_commas(result.sparsity.nonzero));
 
@@ -83,11 +85,12 @@ void print_text(const LoadedRun& run, const EntropyCommand& command, const Resul
 
   size_t width = 5;
   for (const auto& name : run.class_names) width = std::max(width, name.size());
-  fmt::print("\n{:>{}} {:>9} {:>9} {:>9}\n", "class", width, "predicted", "keys", "entropy");
+  fmt::print("\n{:>{}} {:>9} {:>9} {:>9} {:>9}\n", "class", width, "predicted", "keys", "varying",
+             "entropy");
   for (size_t k = 0; k < run.class_names.size(); ++k) {
-    fmt::print("{:>{}} {:>9} {:>9} {:>9.4f}\n", run.class_names[k], width,
+    fmt::print("{:>{}} {:>9} {:>9} {:>9} {:>9.4f}\n", run.class_names[k], width,
                trees.samples_per_class[k], trees.last().keys_per_class[k],
-               trees.last().entropy_per_class[k]);
+               trees.last().varying_per_class[k], trees.last().entropy_per_class[k]);
     const size_t shown =
         std::min(trees.most_frequent[k].size(), static_cast<size_t>(command.trees));
     for (size_t t = 0; t < shown; ++t)

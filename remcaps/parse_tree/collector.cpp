@@ -120,6 +120,7 @@ ParseTreeCollector::ParseTreeCollector(const CapsNet& model,
   samples_per_class_.assign(model.classes(), 0);
   clamped_.assign(routing_.size(), 0);
   couplings_.assign(routing_.size(), 0);
+  key_couplings_.assign(routing_.size(), 0);
 }
 
 void ParseTreeCollector::check_layers(const Forward& forward) const {
@@ -144,7 +145,7 @@ void ParseTreeCollector::add(const Forward& quantized, const Tensor& labels) {
     if (!quantizers_[layer]) continue;
     const bool last = layer + 1 == routing_.size();
     const Tensor couplings = key_couplings(trace, last, predicted);
-    if (last) children_ = couplings.size(1);
+    key_couplings_[layer] = couplings.size(1);
     add_keys(dictionaries_[layer], couplings, *quantizers_[layer], class_of);
   }
 }
@@ -168,6 +169,22 @@ void ParseTreeCollector::add_unquantized(const Forward& plain) {
   }
 }
 
+namespace {
+
+// Couplings of a key that differ between two images of the class, for every class.
+std::vector<int64_t> varying_couplings(const Dictionary& dictionary, int64_t couplings,
+                                       int64_t levels) {
+  std::vector<int64_t> varying;
+  for (int64_t class_index = 0; class_index < dictionary.classes(); ++class_index) {
+    const std::string& bits = dictionary.varying_bits(class_index);
+    const auto differ = unpack_levels(bits, bits.empty() ? 0 : couplings, levels);
+    varying.push_back(std::count_if(differ.begin(), differ.end(), [](uint8_t bit) { return bit; }));
+  }
+  return varying;
+}
+
+}  // namespace
+
 ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
   ParseTreeReport report;
   report.samples = samples_;
@@ -188,6 +205,9 @@ ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
       trees.entropy = mean(trees.entropy_per_class);
       trees.entropy_std = standard_deviation(trees.entropy_per_class);
       trees.median_keys = median(trees.keys_per_class);
+      trees.key_couplings = key_couplings_[layer];
+      trees.varying_per_class = varying_couplings(dictionary, trees.key_couplings, trees.levels);
+      trees.median_varying = median(trees.varying_per_class);
       trees.unverified_keys = dictionary.unverified();
     }
     const Scores& scores = scores_[layer];
@@ -208,7 +228,7 @@ ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
     for (const Dictionary::Tree& tree : dictionary.most_frequent(class_index, frequent)) {
       FrequentTree& listed = trees.emplace_back();
       listed.count = tree.count;
-      if (!tree.key.empty()) listed.levels = unpack_levels(tree.key, children_, levels);
+      if (!tree.key.empty()) listed.levels = unpack_levels(tree.key, key_couplings_.back(), levels);
     }
   }
   return report;

@@ -26,6 +26,11 @@ struct LayerTrees {
   std::vector<double> entropy_per_class;
   std::vector<int64_t> keys_per_class;
   double median_keys = 0;
+  /// Of the couplings of a key those whose level is not the same in all images of the class: what
+  /// tells its trees apart.
+  std::vector<int64_t> varying_per_class;
+  double median_varying = 0;
+  int64_t key_couplings = 0;    ///< of how many
   int64_t unverified_keys = 0;  ///< distinct keys known by their 128-bit hash alone
   int64_t clamped = 0;          ///< couplings that lay outside [0, 1]
   int64_t couplings = 0;        ///< of how many
@@ -91,10 +96,10 @@ class ParseTreeCollector {
   std::vector<Dictionary> dictionaries_;
   std::vector<Scores> scores_;
   std::vector<int64_t> clamped_, couplings_;  ///< per layer
+  std::vector<int64_t> key_couplings_;        ///< per layer: of one image's key
   std::vector<int64_t> samples_per_class_;    ///< by predicted class
   Tensor correct_;                            ///< int64, on the device
   int64_t samples_ = 0;
-  int64_t children_ = 0;  ///< of the last layer
 };
 
 }  // namespace remcaps

@@ -56,7 +56,7 @@ double entropy_bits(const std::vector<int64_t>& counts) {
 }
 
 Dictionary::Dictionary(int64_t classes, size_t key_bytes, Hasher hasher)
-    : key_bytes_(key_bytes), hasher_(std::move(hasher)), samples_(classes, 0) {}
+    : key_bytes_(key_bytes), hasher_(std::move(hasher)), classes_(classes) {}
 
 bool Dictionary::matches(const Entry& entry, int64_t class_index, std::string_view key) const {
   if (entry.class_index != class_index || entry.length != key.size()) return false;
@@ -67,7 +67,7 @@ bool Dictionary::matches(const Entry& entry, int64_t class_index, std::string_vi
 void Dictionary::add(int64_t class_index, std::string_view key) {
   check(class_index >= 0 && class_index < classes(), "dictionary: class {} of {}", class_index,
         classes());
-  ++samples_[class_index];
+  ++classes_[class_index].samples;
   KeyHash hash = hasher_(key);
   hash.low = mix(hash.low + static_cast<uint64_t>(class_index));
   const auto [found, is_new] = first_.try_emplace(hash, static_cast<uint32_t>(entries_.size()));
@@ -77,6 +77,7 @@ void Dictionary::add(int64_t class_index, std::string_view key) {
       return;
     }
   }
+  note_difference(classes_[class_index], key);
   Entry entry{static_cast<uint32_t>(class_index), is_new ? kNone : found->second, kNotStored,
               key.size(), 1};
   if (keys_.size() + key.size() <= key_bytes_) {
@@ -88,6 +89,23 @@ void Dictionary::add(int64_t class_index, std::string_view key) {
   check(entries_.size() < kNone, "dictionary: more than {} distinct keys", kNone);
   found->second = static_cast<uint32_t>(entries_.size());
   entries_.push_back(entry);
+}
+
+void Dictionary::note_difference(ClassKeys& of_class, std::string_view key) {
+  if (of_class.first.empty()) {
+    of_class.first = key;
+    of_class.bits.assign(key.size(), '\0');
+  }
+  check(key.size() == of_class.first.size(), "dictionary: a key of {} bytes after one of {}",
+        key.size(), of_class.first.size());
+  for (size_t at = 0; at < key.size(); ++at)
+    of_class.bits[at] = static_cast<char>(of_class.bits[at] | (key[at] ^ of_class.first[at]));
+}
+
+std::vector<int64_t> Dictionary::samples_per_class() const {
+  std::vector<int64_t> samples;
+  for (const ClassKeys& of_class : classes_) samples.push_back(of_class.samples);
+  return samples;
 }
 
 std::vector<int64_t> Dictionary::keys_per_class() const {

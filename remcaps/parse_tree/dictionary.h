@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -37,14 +38,17 @@ class Dictionary {
     std::string_view key;  ///< empty where only the hash is known
   };
 
-  int64_t classes() const { return static_cast<int64_t>(samples_.size()); }
-  std::vector<int64_t> samples_per_class() const { return samples_; }
+  int64_t classes() const { return static_cast<int64_t>(classes_.size()); }
+  std::vector<int64_t> samples_per_class() const;
   std::vector<int64_t> keys_per_class() const;
   /// H_j in bits; 0 for a class without samples.
   std::vector<double> entropy_per_class() const;
   /// A class's trees, most frequent first (of equally frequent ones the first seen first), at most
   /// `limit` of them.
   std::vector<Tree> most_frequent(int64_t class_index, size_t limit) const;
+  /// Bits that are not the same in all keys of a class, as bytes of the first key's length; empty
+  /// for a class without samples. All keys of a class are of one length.
+  const std::string& varying_bits(int64_t class_index) const { return classes_[class_index].bits; }
   /// Distinct keys that are known by their hash alone.
   int64_t unverified() const { return unverified_; }
 
@@ -56,17 +60,23 @@ class Dictionary {
     uint64_t length;
     int64_t count;
   };
+  struct ClassKeys {
+    int64_t samples = 0;
+    std::string first;  ///< its first key
+    std::string bits;   ///< in which a later one differed from it
+  };
   struct HashOfHash {
     size_t operator()(const KeyHash& hash) const { return hash.low; }
   };
   bool matches(const Entry& entry, int64_t class_index, std::string_view key) const;
+  static void note_difference(ClassKeys& of_class, std::string_view key);
 
   size_t key_bytes_;
   Hasher hasher_;
   std::unordered_map<KeyHash, uint32_t, HashOfHash> first_;  ///< hash -> place in entries_
   std::vector<Entry> entries_;
   std::vector<char> keys_;
-  std::vector<int64_t> samples_;
+  std::vector<ClassKeys> classes_;
   int64_t unverified_ = 0;
 };
 

@@ -95,6 +95,8 @@ void add_parse_trees(nlohmann::json& json, const ParseTreeReport& report) {
   json["entropy_per_class"] = last.entropy_per_class;
   json["keys_per_class"] = last.keys_per_class;
   json["median_keys"] = last.median_keys;
+  json["varying_per_class"] = last.varying_per_class;
+  json["median_varying"] = last.median_varying;
   json["samples_per_class"] = report.samples_per_class;
   json["levels"] = nlohmann::json::array();
   json["layers"] = nlohmann::json::array();
@@ -110,6 +112,8 @@ void add_parse_trees(nlohmann::json& json, const ParseTreeReport& report) {
       row["entropy"] = layer.entropy;
       row["entropy_per_class"] = layer.entropy_per_class;
       row["keys_per_class"] = layer.keys_per_class;
+      row["varying_per_class"] = layer.varying_per_class;
+      row["key_couplings"] = layer.key_couplings;
       row["unverified_keys"] = layer.unverified_keys;
     }
     json["layers"].push_back(std::move(row));

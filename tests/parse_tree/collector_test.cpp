@@ -89,6 +89,38 @@ TEST(ParseTree, UniformCouplingsHaveEntropyExactlyZero) {
     const LayerTrees trees = collector.report().last();
     for (const double entropy : trees.entropy_per_class) EXPECT_EQ(entropy, 0);
     for (const int64_t keys : trees.keys_per_class) EXPECT_LE(keys, 1);
+    for (const int64_t varying : trees.varying_per_class) EXPECT_EQ(varying, 0);
+    EXPECT_EQ(trees.key_couplings, 20);
+  }
+}
+
+TEST(ParseTree, VaryingCouplingsAreThoseWhoseLevelIsNotTheSameInAllImagesOfAClass) {
+  torch::manual_seed(7);
+  for (const int64_t levels : {2, 11, 16, 17, 128}) {
+    for (const int64_t children : {1, 6, 13}) {
+      SCOPED_TRACE(fmt::format("K = {}, {} children", levels, children));
+      const Described network(4, {{"class", children, 4, 3, false}});
+      const Quantizer quantizer = Quantizer::uniform(levels);
+      ParseTreeCollector collector(network, {quantizer});
+      // Every other child hardly varies; class 3 is never predicted.
+      const Tensor spread = torch::tensor({0.05f, 3.0f}).repeat({(children + 1) / 2});
+      const Tensor logits =
+          torch::randn({30, children, 4}) * spread.slice(0, 0, children).unsqueeze(1);
+      const Tensor couplings = torch::softmax(logits, 2);
+      const Tensor predicted = torch::randint(3, {30}, torch::kLong);
+      for (const int64_t begin : {0, 16})
+        collector.add(forward_of({traced(couplings.slice(0, begin, begin + 16))},
+                                 predicted.slice(0, begin, begin + 16), 4),
+                      predicted.slice(0, begin, begin + 16));
+      const LayerTrees trees = collector.report().last();
+      const Tensor indices = quantizer.indices(couplings);
+      for (int64_t j = 0; j < 4; ++j) {
+        const Tensor of_class = indices.select(2, j).index({predicted == j});  // [n, I]
+        const int64_t expected =
+            of_class.size(0) == 0 ? 0 : of_class.ne(of_class[0]).any(0).sum().item<int64_t>();
+        EXPECT_EQ(trees.varying_per_class[j], expected) << j;
+      }
+    }
   }
 }
 

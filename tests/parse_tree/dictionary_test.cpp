@@ -41,8 +41,9 @@ TEST(Dictionary, CountsKeysPerClass) {
 TEST(Dictionary, KeysThatCollideAreToldApartByTheirBytes) {
   Dictionary dictionary(2, Dictionary::kDefaultKeyBytes,
                         [](std::string_view) { return KeyHash{}; });
-  for (const char* key : {"aa", "ab", "ac", "ab", "a"}) dictionary.add(1, key);
-  EXPECT_THAT(dictionary.keys_per_class(), ElementsAre(0, 4));
+  for (const char* key : {"aa", "ab", "ac", "ab"}) dictionary.add(1, key);
+  dictionary.add(0, "a");
+  EXPECT_THAT(dictionary.keys_per_class(), ElementsAre(1, 3));
   EXPECT_EQ(dictionary.most_frequent(1, 1)[0].key, "ab");
   EXPECT_EQ(dictionary.unverified(), 0);
 }
@@ -54,6 +55,16 @@ TEST(Dictionary, PastItsMemoryKeysAreKnownByTheirHash) {
   EXPECT_EQ(dictionary.unverified(), 2);
   EXPECT_EQ(dictionary.most_frequent(0, 1)[0].count, 2);
   EXPECT_TRUE(dictionary.most_frequent(0, 1)[0].key.empty());
+}
+
+TEST(Dictionary, KnowsTheBitsInWhichTheKeysOfAClassDiffer) {
+  Dictionary dictionary(3, /*key_bytes=*/2);  // also where keys are known by their hash alone
+  for (const char* key : {"aba", "aba", "adb", "abb"}) dictionary.add(0, key);
+  dictionary.add(2, "xyz");
+  EXPECT_EQ(dictionary.varying_bits(0), (std::string{0, 'b' ^ 'd', 'a' ^ 'b'}));
+  EXPECT_TRUE(dictionary.varying_bits(1).empty());
+  EXPECT_EQ(dictionary.varying_bits(2), std::string(3, '\0'));
+  EXPECT_THROW(dictionary.add(2, "xy"), Error);
 }
 
 TEST(Dictionary, HashesOfSimilarKeysDiffer) {

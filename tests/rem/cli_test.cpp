@@ -34,8 +34,9 @@ TEST_F(RemCommands, EntropyOfEvalEntropyCouplingsAndDictionaryAgree) {
   const json eval = object({"eval", run_, "--device", "cpu", "--json"});
   const json entropy = object(
       {"entropy", run_, "--device", "cpu", "--json", "--save", "new/dictionary.safetensors"});
-  for (const char* key : {"accuracy", "accuracy_quantized", "levels", "entropy",
-                          "entropy_per_class", "keys_per_class", "samples_per_class", "sparsity"})
+  for (const char* key :
+       {"accuracy", "accuracy_quantized", "levels", "entropy", "entropy_per_class",
+        "keys_per_class", "varying_per_class", "samples_per_class", "sparsity"})
     EXPECT_EQ(eval.at(key), entropy.at(key)) << key;
 
   expect_one_line(remcaps({"couplings", run_, "--device", "cpu", "--out", "runs"}), 1,
@@ -50,6 +51,12 @@ TEST_F(RemCommands, EntropyOfEvalEntropyCouplingsAndDictionaryAgree) {
   }
   for (const auto& [j, keys] : dictionary) {
     EXPECT_EQ(entropy.at("keys_per_class").at(j), keys.size());
+    int64_t varying = 0;
+    for (int64_t i = 0; i < levels.size(1); ++i)
+      varying += std::any_of(keys.begin(), keys.end(), [&, first = keys.begin()->first](auto& key) {
+        return key.first[i] != first[i];
+      });
+    EXPECT_EQ(entropy.at("varying_per_class").at(j), varying);
     double bits = 0, total = entropy.at("samples_per_class").at(j);
     for (const auto& [key, count] : keys)
       bits -= static_cast<double>(count) / total * std::log2(static_cast<double>(count) / total);

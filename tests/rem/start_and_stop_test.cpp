@@ -73,6 +73,23 @@ TEST_F(StartAndStop, DecoderOnAFrozenEncoderLeavesTheEncoderAsItWas) {
     EXPECT_TRUE(torch::equal(tensor, last_of(*decoder).at(name))) << name;
 }
 
+TEST_F(StartAndStop, LobsterThatStartsFromAPrunedNetworkKeepsItsZeros) {
+  const auto pruned = start(easy_recipe("{pruning: {strategy: random, sparsity: 0.5}}"), "pruned");
+  pruned->run();
+  const auto more = start(easy_recipe(fmt::format("{{pruning: {{strategy: lobster, begin: 1000}}, "
+                                                  "train: {{start_from: '{}'}}}}",
+                                                  pruned->folder().path().string())),
+                          "more");
+  more->run();
+  const TensorMap before = last_of(*pruned), after = last_of(*more);
+  for (const char* name : {"conv1.weight", "primary.conv.weight", "class.weight"}) {
+    const Tensor dead = before.at(name).eq(0);
+    EXPECT_GT(dead.sum().item<int64_t>(), 0) << name;
+    EXPECT_TRUE(torch::equal(dead, after.at(name).eq(0))) << name;
+    EXPECT_FALSE(torch::equal(before.at(name), after.at(name))) << name;
+  }
+}
+
 TEST_F(StartAndStop, FreezePatternThatMatchesNothingIsAnError) {
   EXPECT_THROW(start(easy_recipe("{train: {freeze: [conv9]}}"), "a"), UsageError);
 }
