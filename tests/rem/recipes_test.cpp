@@ -26,6 +26,7 @@ TEST_F(PaperRecipes, EveryArmOfEveryTableAndFigureHasOne) {
       EXPECT_EQ(recipe.name, name);
       EXPECT_EQ(recipe.dataset.name, name.substr(0, name.find('/')));
       EXPECT_EQ(recipe.prunes(), ends_with(name, "-rem") ||
+                                     name.find("-rem-lambda-") != std::string::npos ||
                                      name.find("-rem-tolerance-") != std::string::npos ||
                                      name.find("-snip-") != std::string::npos);
       EXPECT_FALSE(recipe.about.empty());
