@@ -190,6 +190,8 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
           {"entropy_per_class", last.entropy_per_class},
           {"keys_per_class", last.keys_per_class},
           {"median_keys", last.median_keys},
+          {"varying_per_class", last.varying_per_class},
+          {"key_couplings", last.key_couplings},
           {"samples_per_class", report.samples_per_class},
           {"parameters", sparsity.parameters},
           {"parameters_nonzero", sparsity.nonzero},

@@ -333,7 +333,17 @@ TEST_F(HtmlReport, TheCodesAreThoseOfTheDictionaries) {
       key += static_cast<char>(static_cast<uint8_t>(codes[(image * 16 + i) * 10 + predicted]) / 23);
     keys[predicted].insert(key);
   }
-  for (size_t c = 0; c < 10; ++c) EXPECT_EQ(run["keys_per_class"][c], keys[c].size()) << c;
+  for (size_t c = 0; c < 10; ++c) {
+    EXPECT_EQ(run["keys_per_class"][c], keys[c].size()) << c;
+    size_t varying = 0;
+    for (size_t i = 0; i < 16; ++i) {
+      std::set<char> levels;
+      for (const std::string& key : keys[c]) levels.insert(key[i]);
+      varying += levels.size() > 1;
+    }
+    EXPECT_EQ(run["varying_per_class"][c], varying) << c;
+  }
+  EXPECT_EQ(run["key_couplings"], 16);
 }
 
 TEST_F(HtmlReport, NothingIsLeftBehindWhereARunIsMissing) {

@@ -6,7 +6,7 @@ import { runColour } from "./colour";
 import { loadDataset } from "./data";
 import { commas, h, percent, plural, select } from "./dom";
 import { imageCanvas } from "./images";
-import type { Report } from "./schema";
+import type { Report, Run } from "./schema";
 import type { Store } from "./state";
 import { runLabel } from "./summary";
 
@@ -45,6 +45,11 @@ function shares(report: Report, place: number, c: number): HTMLElement {
   }));
 }
 
+const differences = (run: Run, c: number): string =>
+  run.keys_per_class[c] === 1
+    ? ""
+    : `, which differ in ${commas(run.varying_per_class[c])} of ${plural(run.key_couplings, "coupling")}`;
+
 async function column(report: Report, place: number, c: number): Promise<HTMLElement> {
   const run = report.runs[place];
   const { gallery, info } = await loadDataset(report.datasets[run.dataset]);
@@ -59,7 +64,7 @@ async function column(report: Report, place: number, c: number): Promise<HTMLEle
       "p",
       {},
       h("strong", {}, plural(run.keys_per_class[c], "tree")),
-      ` for ${plural(total, "image")} predicted as ${info.classes[c]}: `,
+      ` for ${plural(total, "image")} predicted as ${info.classes[c]}${differences(run, c)}: `,
       h("strong", {}, `${run.entropy_per_class[c].toFixed(2)} bits`),
     ),
     shares(report, place, c),

@@ -53,6 +53,8 @@ export interface Run {
   entropy_per_class: number[];
   keys_per_class: number[];
   median_keys: number;
+  varying_per_class: number[]; // couplings in which a class's trees differ
+  key_couplings: number; // of how many
   samples_per_class: number[]; // by predicted class
   parameters: number;
   parameters_nonzero: number;

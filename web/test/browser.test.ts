@@ -94,6 +94,10 @@ test("every section is there and drawn", { skip }, () =>
       assert.ok((await page.locator(`#${id} .chart-box svg`).count()) >= 1, `no chart in ${id}`);
     }
     assert.ok((await page.locator("#dictionaries .trees li").count()) >= 1);
+    assert.match(
+      await page.locator("#dictionaries").innerText(),
+      /trees? for .*, which differ in [\d,]+ of [\d,]+ couplings/,
+    );
     await page.locator("details summary").first().click();
     await shot(page, "light");
   }),

@@ -167,6 +167,8 @@ function makeRun(
     entropy_per_class: CLASSES.map((_, c) => (pruned ? 1 : 6) + 0.2 * c),
     keys_per_class: CLASSES.map((_, c) => (pruned ? 3 + c : 160 + 20 * c)),
     median_keys: pruned ? 4.5 : 190,
+    varying_per_class: CLASSES.map((_, c) => (pruned ? 2 + c : 40 + c)),
+    key_couplings: 1152,
     samples_per_class: CLASSES.map(() => 250),
     parameters: 6804384,
     parameters_nonzero: pruned ? 893000 : 6804384,
