@@ -1,11 +1,13 @@
 // Routing alone: the fused kernel against the plain tensor code, same inputs, same process.
 //   build/release/bench/bench_routing --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 #include <torch/autograd.h>
 #include <torch/types.h>
 
 #include "bench/device_timing.h"
 #include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/fused_routing.h"
 
 namespace remcaps {
 namespace {
@@ -21,6 +23,7 @@ struct Layer {
 const Layer kLayers[] = {
     {"dr-mnist", 128, 1152, 10, 8, 16},
     {"dr-mnist-batch1", 1, 1152, 10, 8, 16},
+    {"dr-mnist-batch8", 8, 1152, 10, 8, 16},
     {"dr-mnist-pruned80", 128, 1152, 10, 8, 16, 0.2},
     {"dr-cifar10", 128, 1024, 10, 8, 16},
     {"deepcaps-28", 128, 640, 10, 8, 32},
@@ -31,7 +34,10 @@ const Layer kLayers[] = {
     {"gamma-mnist-second-full", 128, 32, 10, 8, 16, 1.0, true, RoutingGradient::kFull},
 };
 
-void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernels, bool train) {
+/// kPacked: the fused kernel for few images, by matrices laid out beforehand.
+enum class Path { kPlain, kFused, kPacked };
+
+void time_routing(benchmark::State& state, const Layer& layer, Path path, bool train) {
   torch::manual_seed(0);
   const torch::Device device = bench_device();
   const Tensor children =
@@ -43,6 +49,9 @@ void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernel
   const Tensor bias = torch::full({layer.parents, layer.parent_dim}, 0.1, device);
   for (const Tensor& tensor : {children, weight, bias}) tensor.requires_grad_(train);
 
+  const KernelPath kernels = path == Path::kPlain ? KernelPath::kReference : KernelPath::kFused;
+  std::optional<PackedMatrices> packed;
+  if (path == Path::kPacked) packed.emplace(weight);
   RoutingOptions options = DynamicRouting{.gradient = layer.gradient, .kernels = kernels};
   if (layer.by_distance)
     options = ScaledDistanceRouting{.gradient = layer.gradient, .kernels = kernels};
@@ -50,8 +59,9 @@ void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernel
   torch::AutoGradMode grad_mode(train);
   for (auto _ : state) {
     const DeviceTimer timer(state, device);
-    const Tensor poses =
-        route(children, weight, bias, options, {.quantizer = {}, .coupling = false}).poses;
+    const Tensor poses = route(children, weight, bias, options,
+                               {.quantizer = {}, .coupling = false}, packed ? &*packed : nullptr)
+                             .poses;
     if (train) {
       for (Tensor tensor : {children, weight, bias}) tensor.mutable_grad() = Tensor();
       poses.sum().backward();
@@ -62,15 +72,20 @@ void time_routing(benchmark::State& state, const Layer& layer, KernelPath kernel
                                                   benchmark::Counter::kIsIterationInvariantRate);
 }
 
+void add_benchmark(const Layer& layer, const char* path_name, Path path, bool train) {
+  add_timed(fmt::format("{}/{}/{}", train ? "forward+backward" : "forward", layer.name, path_name),
+            [=](benchmark::State& state) { time_routing(state, layer, path, train); });
+}
+
 void add_benchmarks() {
-  for (const Layer& layer : kLayers)
-    for (const bool train : {false, true})
-      for (const KernelPath kernels : {KernelPath::kReference, KernelPath::kFused}) {
-        const std::string name = std::string(train ? "forward+backward/" : "forward/") +
-                                 layer.name + (kernels == KernelPath::kFused ? "/fused" : "/plain");
-        add_timed(name,
-                  [=](benchmark::State& state) { time_routing(state, layer, kernels, train); });
-      }
+  for (const Layer& layer : kLayers) {
+    for (const bool train : {false, true}) {
+      add_benchmark(layer, "plain", Path::kPlain, train);
+      add_benchmark(layer, "fused", Path::kFused, train);
+    }
+    if (bench_device().is_cpu() && layer.batch <= kernels::cpu::most_few_images())
+      add_benchmark(layer, "packed", Path::kPacked, /*train=*/false);
+  }
 }
 
 }  // namespace

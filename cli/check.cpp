@@ -16,6 +16,7 @@
 #include "remcaps/kernels/channel_bias.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/fused_pointwise.h"
+#include "remcaps/kernels/fused_routing.h"
 #include "remcaps/kernels/fused_update.h"
 #include "remcaps/kernels/sparse_convolution.h"
 #include "remcaps/kernels/strip_convolution.h"
@@ -94,14 +95,33 @@ std::string shape_of(const RoutingCase& c) {
   return text;
 }
 
-void check_routing(Checker& checker, const RoutingCase& c) {
+// Children, weight and bias.
+std::vector<Tensor> random_values(const RoutingCase& c) {
   const Tensor children = torch::randn({c.batch, c.children, c.child_dim}) * 0.5;
   const Tensor weight = torch::randn({c.children, c.parents, c.parent_dim, c.child_dim}) * 0.2 *
                         (torch::rand({c.children, c.parents, 1, 1}) < c.alive);
-  const Tensor bias = torch::randn({c.parents, c.parent_dim}) * 0.1;
-  const Tensor direction = torch::randn({c.batch, c.parents, c.parent_dim});
+  return {children, weight, torch::randn({c.parents, c.parent_dim}) * 0.1};
+}
+
+RoutingRequest request_of(const RoutingCase& c) {
   RoutingRequest request;
   if (c.quantize) request.quantizer = Quantizer::uniform(11);
+  return request;
+}
+
+// A coupling that lies on an edge of the quantizer may fall to either side.
+double pose_tolerance(const RoutingCase& c) {
+  return c.quantize ? 2e-2 : 1e-4;
+}
+
+double coupling_tolerance(const RoutingCase& c) {
+  return c.quantize ? 0.2 : 1e-4;
+}
+
+void check_routing(Checker& checker, const RoutingCase& c) {
+  const Leaves leaves = checker.leaves(random_values(c));
+  const Tensor direction = torch::randn({c.batch, c.parents, c.parent_dim});
+  const RoutingRequest request = request_of(c);
 
   const auto run = [&](const std::vector<Tensor>& inputs, KernelPath kernels) {
     RoutingOptions options = DynamicRouting{.gradient = c.gradient, .kernels = kernels};
@@ -110,17 +130,32 @@ void check_routing(Checker& checker, const RoutingCase& c) {
     (result.poses * direction.to(result.poses.options())).sum().backward();
     return result;
   };
-  const Leaves leaves = checker.leaves({children, weight, bias});
   const RoutingResult found = run(leaves.fused, KernelPath::kFused);
   const RoutingResult expected = run(leaves.plain, KernelPath::kReference);
   const std::string shape = shape_of(c), name = c.by_distance ? "scaled distance" : "routing";
-  // A coupling that lies on an edge of the quantizer may fall to either side.
-  const double tolerance = c.quantize ? 2e-2 : 1e-4;
-  checker.compare(name + ": poses", shape, found.poses, expected.poses, tolerance);
+  checker.compare(name + ": poses", shape, found.poses, expected.poses, pose_tolerance(c));
   checker.compare(name + ": couplings", shape, found.coupling, expected.coupling,
-                  c.quantize ? 0.2 : 1e-4);
-  checker.compare_gradients(name, shape, leaves,
-                            {{"children's", 0}, {"weights'", 1}, {"biases'", 2}}, tolerance);
+                  coupling_tolerance(c));
+  checker.compare_gradients(
+      name, shape, leaves, {{"children's", 0}, {"weights'", 1}, {"biases'", 2}}, pose_tolerance(c));
+}
+
+// By packed matrices, on the CPU.
+void check_few_images(Checker& checker, const RoutingCase& c) {
+  if (!checker.device().is_cpu()) return;
+  const torch::NoGradGuard no_grad;
+  const Leaves leaves = checker.leaves(random_values(c));
+  const PackedMatrices packed(leaves.fused[1]);
+  const auto run = [&](const std::vector<Tensor>& inputs, KernelPath kernels) {
+    return dynamic_routing(inputs[0], inputs[1], inputs[2], {.kernels = kernels}, request_of(c),
+                           &packed);
+  };
+  const RoutingResult found = run(leaves.fused, KernelPath::kFused);
+  const RoutingResult expected = run(leaves.plain, KernelPath::kReference);
+  checker.compare("routing, few images: poses", shape_of(c), found.poses, expected.poses,
+                  pose_tolerance(c));
+  checker.compare("routing, few images: couplings", shape_of(c), found.coupling, expected.coupling,
+                  coupling_tolerance(c));
 }
 
 void check_squash(Checker& checker, int64_t batch, int64_t types, int64_t dim, int64_t side) {
@@ -332,6 +367,8 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
                                {32, 288, 32, 8, 8, RoutingGradient::kFull, 1.0, false, true},
                                {33, 32, 10, 8, 16, RoutingGradient::kFull, 0.5, false, true}})
     check_routing(checker, c);
+  check_few_images(checker, {1, 288, 10, 8, 16, RoutingGradient::kLast, 0.2});
+  check_few_images(checker, {1, 160, 10, 8, 32, RoutingGradient::kLast, 1.0, true});
   const ConvolutionCase first_layer{3, 1, 28, 256, 9, 1}, primary{3, 64, 20, 128, 9, 2};
   check_convolution(checker, first_layer);
   check_convolution(checker, primary);

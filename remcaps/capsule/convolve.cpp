@@ -120,36 +120,21 @@ Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath k
   return rectified(layer.forward(map));
 }
 
-// Weights without a version are those of torch's inference mode, which nobody changes.
-int64_t version_of(const Tensor& weight) {
-  return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version());
-}
-
 }  // namespace
 
 void ConvolutionImpl::pack() {
   constexpr double kMost = 0.5;  // beyond it nothing is gained anywhere
-  packed_.reset();
+  packed_.forget();
   if (!weight.is_cpu() || weight.scalar_type() != torch::kFloat32 || !has_dense_windows(*this) ||
       zero_padding(*this) == nullptr ||
       weight.count_nonzero().item<double>() > kMost * static_cast<double>(weight.numel()))
     return;
-  packed_ = std::make_unique<SparseWeights>(weight);
-  packed_version_ = version_of(weight);
+  packed_.pack(weight);
 }
 
 void ConvolutionImpl::train(bool on) {
-  if (on) packed_.reset();
+  if (on) packed_.forget();
   Conv2dImpl::train(on);
-}
-
-const SparseWeights* ConvolutionImpl::packed() const {
-  return packed_ != nullptr && packed_version_ == version_of(weight) ? packed_.get() : nullptr;
-}
-
-void pack_convolutions(torch::nn::Module& network) {
-  for (const auto& module : network.modules())
-    if (auto* convolution = module->as<ConvolutionImpl>()) convolution->pack();
 }
 
 Tensor convolve(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels) {

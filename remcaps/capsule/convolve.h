@@ -3,8 +3,7 @@
 
 #include <torch/nn/modules/conv.h>
 
-#include <memory>
-
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/routing.h"
 #include "remcaps/kernels/sparse_convolution.h"
 
@@ -21,16 +20,12 @@ class ConvolutionImpl : public torch::nn::Conv2dImpl {
   void train(bool on = true) override;
 
   /// What pack() kept; null where it did not, or where the weights have changed.
-  const SparseWeights* packed() const;
+  const SparseWeights* packed() const { return packed_.of(weight); }
 
  private:
-  std::unique_ptr<const SparseWeights> packed_;
-  int64_t packed_version_ = 0;
+  PackedWeight<SparseWeights> packed_;
 };
 TORCH_MODULE(Convolution);
-
-/// pack() of every convolution of a network.
-void pack_convolutions(torch::nn::Module& network);
 
 /// What the layer's own forward() gives; on the CPU by a kernel of the project's own where there is
 /// one for its shape (kernels/fast_convolution.h), unless the plain path is asked for. On a GPU

@@ -31,7 +31,21 @@ RoutingResult FcCapsImpl::forward(const Tensor& children, const RoutingRequest& 
                    .expand({-1, options.shared_over(), -1, -1, -1})
                    .reshape({options.children(), options.parents(), options.parent_dim(),
                              options.child_dim()});
-  return route(children, matrices, prior.defined() ? prior : bias, options.routing(), request);
+  return route(children, matrices, prior.defined() ? prior : bias, options.routing(), request,
+               packed());
+}
+
+void FcCapsImpl::pack() {
+  packed_.forget();
+  const auto* dynamic = std::get_if<DynamicRouting>(&options.routing());
+  if (dynamic != nullptr && dynamic->kernels == KernelPath::kFused && options.shared_over() == 1 &&
+      weight.is_cpu() && weight.scalar_type() == torch::kFloat32)
+    packed_.pack(weight);
+}
+
+void FcCapsImpl::train(bool on) {
+  if (on) packed_.forget();
+  Module::train(on);
 }
 
 }  // namespace remcaps

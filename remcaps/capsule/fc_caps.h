@@ -4,7 +4,9 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/fused_routing.h"
 
 namespace remcaps {
 
@@ -32,8 +34,19 @@ class FcCapsImpl : public torch::nn::Module {
   explicit FcCapsImpl(FcCapsOptions options);
   RoutingResult forward(const Tensor& children, const RoutingRequest& request = {});
 
+  /// Of a weight that does not change any more, keeps a copy laid out for few images on the CPU,
+  /// where dynamic routing is by the fused kernels. Training mode forgets it.
+  void pack();
+  void train(bool on = true) override;
+
+  /// What pack() kept; null where it did not, or where the weight has changed.
+  const PackedMatrices* packed() const { return packed_.of(weight); }
+
   const FcCapsOptions options;
   Tensor weight, bias, prior;
+
+ private:
+  PackedWeight<PackedMatrices> packed_;
 };
 TORCH_MODULE(FcCaps);
 

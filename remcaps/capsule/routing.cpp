@@ -125,14 +125,15 @@ Tensor make_votes(const Tensor& children, const Tensor& weight) {
 }
 
 RoutingResult dynamic_routing(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                              const DynamicRouting& options, const RoutingRequest& request) {
+                              const DynamicRouting& options, const RoutingRequest& request,
+                              const PackedMatrices* packed) {
   check_shapes("dynamic", children, weight, bias);
   check(options.iterations >= 1, "dynamic routing: {} iterations; expected at least 1",
         options.iterations);
   if (wants_fused(options) && has_fused_dynamic_routing(children, weight)) {
     const auto [poses, coupling] =
         fused_dynamic_routing(children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,
-                              fused_options(options, request));
+                              fused_options(options, request), packed);
     return {poses, coupling, {}};
   }
   const Tensor votes = make_votes(children, weight);
@@ -206,11 +207,12 @@ RoutingResult self_attention_routing(const Tensor& children, const Tensor& weigh
 }
 
 RoutingResult route(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                    const RoutingOptions& options, const RoutingRequest& request) {
+                    const RoutingOptions& options, const RoutingRequest& request,
+                    const PackedMatrices* packed) {
   const NoCudaAutocast float32(children.device());
   const Tensor poses = float32.was_on() ? children.to(torch::kFloat32) : children;
   if (const auto* dynamic = std::get_if<DynamicRouting>(&options))
-    return dynamic_routing(poses, weight, bias, *dynamic, request);
+    return dynamic_routing(poses, weight, bias, *dynamic, request, packed);
   if (const auto* scaled = std::get_if<ScaledDistanceRouting>(&options))
     return scaled_distance_routing(poses, weight, bias, *scaled, request);
   return self_attention_routing(poses, weight, bias, std::get<SelfAttentionRouting>(options),

@@ -24,6 +24,8 @@
 
 namespace remcaps {
 
+class PackedMatrices;
+
 /// Who computes: a fused kernel, which never writes the votes, where there is one for the
 /// algorithm, device and type (else the plain code); or the plain code in any case.
 enum class KernelPath { kFused, kReference };
@@ -97,9 +99,11 @@ struct RoutingResult {
 /// û_ij = W_ij u_i, [B, I, J, Dout].
 Tensor make_votes(const Tensor& children, const Tensor& weight);
 
-/// Paper's algorithm 1. `bias` [J, Dout] may be undefined where options.bias is kNone.
+/// Paper's algorithm 1. `bias` [J, Dout] may be undefined where options.bias is kNone. `packed`,
+/// the same weight, lets the fused kernel take few images faster (kernels/fused_routing.h).
 RoutingResult dynamic_routing(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                              const DynamicRouting& options, const RoutingRequest& request = {});
+                              const DynamicRouting& options, const RoutingRequest& request = {},
+                              const PackedMatrices* packed = nullptr);
 
 /// Votes are clamped to their child's length; logits are replaced by t · ||v_j - û_ij||, with t
 /// such that a child at half the mean distance gets 0.9 of the coupling. A wholly pruned W_ij (vote
@@ -115,8 +119,9 @@ RoutingResult self_attention_routing(const Tensor& children, const Tensor& weigh
                                      const RoutingRequest& request = {});
 
 /// The algorithm `options` holds; `bias` is the prior for self-attention. On a GPU its tensors
-/// are float32 whatever the convolutions in front of it are.
+/// are float32 whatever the convolutions in front of it are. `packed` is for dynamic routing.
 RoutingResult route(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                    const RoutingOptions& options, const RoutingRequest& request = {});
+                    const RoutingOptions& options, const RoutingRequest& request = {},
+                    const PackedMatrices* packed = nullptr);
 
 }  // namespace remcaps

@@ -71,6 +71,17 @@ Tensor level_tables(const FusedRoutingOptions& options, const torch::Device& dev
   return torch::tensor(tables, torch::kFloat32).to(device);
 }
 
+RoutingRule rule_of(const FusedRoutingOptions& options, Agreement agreement, int64_t parents,
+                    const Tensor& levels) {
+  return {.agreement = agreement,
+          .iterations = options.iterations,
+          .epsilon = static_cast<float>(options.epsilon),
+          .bias_every_iteration = options.bias_every_iteration,
+          .first_coupling = first_coupling(options, parents),
+          .levels = levels_in(levels),
+          .full_gradient = options.full_gradient};
+}
+
 // The kernels of both algorithms are called alike.
 struct CpuKernels {
   decltype(&kernels::cpu::saved_floats) saved_floats = kernels::cpu::saved_floats;
@@ -154,13 +165,24 @@ void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tenso
                 data_or_null(grad_poses), gradients);
 }
 
-RoutingShape shape_of(const Tensor& children, const Tensor& weight) {
-  return {.batch = children.size(0),
-          .children = children.size(1),
+RoutingShape shape_of(const Tensor& weight, int64_t batch) {
+  return {.batch = batch,
+          .children = weight.size(0),
           .parents = weight.size(1),
-          .child_dim = children.size(2),
+          .child_dim = weight.size(3),
           .parent_dim = weight.size(2)};
 }
+
+// Where the results go.
+struct Results {
+  Results(const RoutingShape& shape, const FusedRoutingOptions& options,
+          const torch::TensorOptions& floats)
+      : poses(torch::empty({shape.batch, shape.parents, shape.parent_dim}, floats)) {
+    if (options.return_couplings)
+      couplings = torch::empty({shape.batch, shape.children, shape.parents}, floats);
+  }
+  Tensor poses, couplings;
+};
 
 class FusedRouting : public torch::autograd::Function<FusedRouting> {
  public:
@@ -168,24 +190,16 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
                                const Tensor& weight, const Tensor& bias,
                                const FusedRoutingOptions& options, Agreement agreement,
                                bool needs_gradient) {
-    const RoutingShape shape = shape_of(children, weight);
+    const RoutingShape shape = shape_of(weight, children.size(0));
     const Tensor levels = level_tables(options, children.device());
-    const RoutingRule rule{.agreement = agreement,
-                           .iterations = options.iterations,
-                           .epsilon = static_cast<float>(options.epsilon),
-                           .bias_every_iteration = options.bias_every_iteration,
-                           .first_coupling = first_coupling(options, shape.parents),
-                           .levels = levels_in(levels),
-                           .full_gradient = options.full_gradient && needs_gradient};
-    const auto float_options = children.options().requires_grad(false);
-    const Tensor poses =
-        torch::empty({shape.batch, shape.parents, shape.parent_dim}, float_options);
-    Tensor couplings, saved;
-    if (options.return_couplings)
-      couplings = torch::empty({shape.batch, shape.children, shape.parents}, float_options);
+    RoutingRule rule = rule_of(options, agreement, shape.parents, levels);
+    rule.full_gradient = rule.full_gradient && needs_gradient;
+    const auto floats = children.options().requires_grad(false);
+    const Results results(shape, options, floats);
+    Tensor saved;
     if (needs_gradient)
-      saved = torch::empty({saved_floats(children.device(), shape, rule)}, float_options);
-    forward_on(shape, rule, children, weight, bias, poses, couplings, saved);
+      saved = torch::empty({saved_floats(children.device(), shape, rule)}, floats);
+    forward_on(shape, rule, children, weight, bias, results.poses, results.couplings, saved);
     if (needs_gradient) {
       context->save_for_backward({children, weight, bias, saved, levels});
       context->saved_data["agreement"] = static_cast<int64_t>(agreement);
@@ -195,9 +209,9 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
       context->saved_data["full_gradient"] = options.full_gradient;
       context->saved_data["first_coupling"] = static_cast<double>(rule.first_coupling);
     }
-    if (!couplings.defined()) return {poses};
-    context->mark_non_differentiable({couplings});
-    return {poses, couplings};
+    if (!results.couplings.defined()) return {results.poses};
+    context->mark_non_differentiable({results.couplings});
+    return {results.poses, results.couplings};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
@@ -219,7 +233,7 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
     const Tensor grad_children = gradient_of(children);
     const Tensor grad_weight = gradient_of(weight);
     const Tensor grad_bias = gradient_of(bias);
-    backward_on(shape_of(children, weight), rule, children, weight, inputs[3],
+    backward_on(shape_of(weight, children.size(0)), rule, children, weight, inputs[3],
                 grad_outputs[0].contiguous(),
                 {.children = data_or_null(grad_children),
                  .weight = data_or_null(grad_weight),
@@ -246,13 +260,40 @@ void check_shapes(const Tensor& children, const Tensor& weight, const Tensor& bi
         options.level_edges.size(), options.level_centres.size());
 }
 
+Tensor matrices_on_cpu(const Tensor& weight) {
+  check(weight.dim() == 4 && weight.is_cpu() && weight.scalar_type() == torch::kFloat32,
+        "packed matrices: {} {} on {}; expected IxJxD_outxD_in float32 on the CPU",
+        fmt::join(weight.sizes(), "x"), c10::toString(weight.scalar_type()), weight.device().str());
+  return weight.detach().contiguous();
+}
+
+bool needs_gradient_of(const Tensor& children, const Tensor& weight, const Tensor& bias) {
+  return torch::GradMode::is_enabled() && (children.requires_grad() || weight.requires_grad() ||
+                                           (bias.defined() && bias.requires_grad()));
+}
+
+std::tuple<Tensor, Tensor> route_few(const Tensor& children, const Tensor& weight,
+                                     const Tensor& bias, const FusedRoutingOptions& options,
+                                     const PackedMatrices& packed) {
+  check(
+      packed.shape() == shape_of(weight, 0),
+      "fused routing: matrices packed for {} children and {} parents; expected those of weight {}",
+      packed.shape().children, packed.shape().parents, fmt::join(weight.sizes(), "x"));
+  const RoutingShape shape = shape_of(weight, children.size(0));
+  const Tensor levels = level_tables(options, children.device());
+  const Results results(shape, options, children.options().requires_grad(false));
+  const Tensor dense_bias = bias.defined() ? bias.contiguous() : Tensor();
+  kernels::cpu::few_images_forward(
+      shape, rule_of(options, Agreement::kProduct, shape.parents, levels),
+      children.contiguous().data_ptr<float>(), packed, data_or_null(dense_bias),
+      results.poses.data_ptr<float>(), data_or_null(results.couplings));
+  return {results.poses, results.couplings};
+}
+
 std::tuple<Tensor, Tensor> route_fused(const Tensor& children, const Tensor& weight,
                                        const Tensor& bias, const FusedRoutingOptions& options,
                                        Agreement agreement) {
-  check_shapes(children, weight, bias, options);
-  const bool needs_gradient =
-      torch::GradMode::is_enabled() && (children.requires_grad() || weight.requires_grad() ||
-                                        (bias.defined() && bias.requires_grad()));
+  const bool needs_gradient = needs_gradient_of(children, weight, bias);
   const variable_list outputs =
       FusedRouting::apply(children.contiguous(), weight.contiguous(),
                           bias.defined() ? bias.contiguous() : torch::empty({0}, weight.options()),
@@ -261,6 +302,9 @@ std::tuple<Tensor, Tensor> route_fused(const Tensor& children, const Tensor& wei
 }
 
 }  // namespace
+
+PackedMatrices::PackedMatrices(const Tensor& weight)
+    : ChildMatrices(shape_of(weight, 0), matrices_on_cpu(weight).data_ptr<float>()) {}
 
 bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
   const bool is_float =
@@ -284,11 +328,17 @@ bool has_fused_scaled_distance_routing(const Tensor& children, const Tensor& wei
 
 std::tuple<Tensor, Tensor> fused_dynamic_routing(const Tensor& children, const Tensor& weight,
                                                  const Tensor& bias,
-                                                 const FusedRoutingOptions& options) {
+                                                 const FusedRoutingOptions& options,
+                                                 const PackedMatrices* packed) {
   check(has_fused_dynamic_routing(children, weight),
         "fused routing: children are {} on {}, weight {} on {}; expected float32 on one device",
         c10::toString(children.scalar_type()), children.device().str(),
         c10::toString(weight.scalar_type()), weight.device().str());
+  check_shapes(children, weight, bias, options);
+  if (packed != nullptr && children.is_cpu() &&
+      children.size(0) <= kernels::cpu::most_few_images() &&
+      !needs_gradient_of(children, weight, bias))
+    return route_few(children, weight, bias, options, *packed);
   return route_fused(children, weight, bias, options, Agreement::kProduct);
 }
 
@@ -300,6 +350,7 @@ std::tuple<Tensor, Tensor> fused_scaled_distance_routing(const Tensor& children,
         "fused scaled-distance routing: no kernel for children {} ({} on {}) and weight {}",
         fmt::join(children.sizes(), "x"), c10::toString(children.scalar_type()),
         children.device().str(), fmt::join(weight.sizes(), "x"));
+  check_shapes(children, weight, bias, options);
   return route_fused(
       children, weight, bias, options,
       mean == DistanceMean::kBatch ? Agreement::kBatchDistance : Agreement::kImageDistance);

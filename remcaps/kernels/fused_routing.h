@@ -7,6 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "remcaps/kernels/few_images_cpu.h"
+
 namespace remcaps {
 
 struct FusedRoutingOptions {
@@ -31,14 +33,24 @@ bool has_fused_dynamic_routing(const torch::Tensor& children, const torch::Tenso
 /// networks here only: children of 8 dimensions and parents of 8, 16 or 32, or 16 and 16.
 bool has_fused_scaled_distance_routing(const torch::Tensor& children, const torch::Tensor& weight);
 
+/// A layer's matrices W_ij once more, laid out for the routing of few images on the CPU.
+class PackedMatrices : public kernels::cpu::ChildMatrices {
+ public:
+  /// [I, J, D_out, D_in] float32 on the CPU, of which a copy is kept.
+  explicit PackedMatrices(const torch::Tensor& weight);
+};
+
 /// Dynamic routing of a fully connected capsule layer; the votes are never in memory.
 ///   children [B, I, D_in]   weight [I, J, D_out, D_in]   bias [J, D_out] or undefined
 /// Returns the parents' poses [B, J, D_out] and, where asked for, the couplings of the last
 /// iteration [B, I, J] (no gradient flows through them).
-std::tuple<torch::Tensor, torch::Tensor> fused_dynamic_routing(const torch::Tensor& children,
-                                                               const torch::Tensor& weight,
-                                                               const torch::Tensor& bias,
-                                                               const FusedRoutingOptions& options);
+///
+/// The CPU's kernel works on as many images at a time as its vectors have lanes, in the same time
+/// however few there are. `packed`, the same weight, is what fewer are routed by where no gradient
+/// is wanted; their votes are in memory, for as long as it takes.
+std::tuple<torch::Tensor, torch::Tensor> fused_dynamic_routing(
+    const torch::Tensor& children, const torch::Tensor& weight, const torch::Tensor& bias,
+    const FusedRoutingOptions& options, const PackedMatrices* packed = nullptr);
 
 /// Over what the mean of the distances is taken.
 enum class DistanceMean { kBatch, kImage };

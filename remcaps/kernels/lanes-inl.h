@@ -1,4 +1,4 @@
-// A vector of floats, one image per lane: the few operations the CPU kernels
+// A vector of floats, one image or child per lane: the few operations the CPU kernels
 // are written in, over Highway (one copy per instruction set, chosen at run time) or, where Highway
 // is missing, over the compiler's own 16-byte vectors.
 //
@@ -120,22 +120,30 @@ HWY_INLINE Register max(Register a, Register b) {
   return hn::Max(a, b);
 }
 
+/// The sum of an F's registers.
 HWY_INLINE Register folded(F x) {
   for (int i = 1; i < kRegisters; ++i) x.part[0] = hn::Add(x.part[0], x.part[i]);
   return x.part[0];
 }
+/// folded(a * b) + c
+HWY_INLINE Register fma_folded(F a, F b, Register c) {
+  for (int i = 0; i < kRegisters; ++i) c = hn::MulAdd(a.part[i], b.part[i], c);
+  return c;
+}
+HWY_INLINE float sum_of_lanes(Register x) {
+  return hn::GetLane(hn::SumOfLanes(Floats(), x));
+}
 HWY_INLINE float sum_of_lanes(F x) {
-  return hn::GetLane(hn::SumOfLanes(Floats(), folded(x)));
+  return sum_of_lanes(folded(x));
 }
 
 /// out[0..3] = the sums of the lanes of a, b, c, d: half the shuffles of four single sums.
-HWY_INLINE void store_four_sums(F fa, F fb, F fc, F fd, float* out) {
+HWY_INLINE void store_four_sums(Register a, Register b, Register c, Register d, float* out) {
 #if HWY_TARGET == HWY_SCALAR
-  out[0] = sum_of_lanes(fa), out[1] = sum_of_lanes(fb), out[2] = sum_of_lanes(fc);
-  out[3] = sum_of_lanes(fd);
+  out[0] = sum_of_lanes(a), out[1] = sum_of_lanes(b), out[2] = sum_of_lanes(c);
+  out[3] = sum_of_lanes(d);
 #else
   const Floats tag;
-  const Register a = folded(fa), b = folded(fb), c = folded(fc), d = folded(fd);
   const hn::RepartitionToWide<Floats> pairs;
   // Within each block of four lanes: {a02, b02, a13, b13}, then {a, b, c, d}.
   const Register ab = hn::Add(hn::InterleaveLower(tag, a, b), hn::InterleaveUpper(tag, a, b));
@@ -155,6 +163,9 @@ HWY_INLINE void store_four_sums(F fa, F fb, F fc, F fd, float* out) {
     hn::StoreU(blocks, tag, out);
   }
 #endif
+}
+HWY_INLINE void store_four_sums(F a, F b, F c, F d, float* out) {
+  store_four_sums(folded(a), folded(b), folded(c), folded(d), out);
 }
 
 }  // namespace remcaps::kernels::HWY_NAMESPACE
@@ -225,6 +236,12 @@ inline F exp(F x) {
 }
 inline F if_greater(F x, F bound, F yes, F no) {
   return x > bound ? yes : no;
+}
+inline Register folded(F x) {
+  return x;
+}
+inline Register fma_folded(F a, F b, Register c) {
+  return fma(a, b, c);
 }
 inline float sum_of_lanes(F x) {
   return (x[0] + x[1]) + (x[2] + x[3]);

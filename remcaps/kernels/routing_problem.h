@@ -15,6 +15,7 @@ struct RoutingShape {
   int64_t parent_dim = 0;  ///< D_out
 
   int64_t pose_size() const { return parents * parent_dim; }  ///< of all parents of one image
+  bool operator==(const RoutingShape&) const = default;
 };
 
 /// Levels the couplings of the last iteration are rounded to: level k where edges[k] < c <=

@@ -66,7 +66,7 @@ class Layout {
     return result;
   }
 
-  // Lays a block's channels of an image out.
+  // Lays a block's channels of an image out, with the margin behind them.
   void lay_out(const float* image, int64_t block, float* to) const {
     // The channel's columns sorted by what the stride leaves of them, with a margin for the copies.
     const int64_t apart_floats = map_height_ * apart_width_;
@@ -81,6 +81,7 @@ class Layout {
           copy_lines(from, phase - padding_[0], to);
       }
     }
+    std::fill_n(to, kSparseMargin, 0.0F);
   }
 
  private:
@@ -187,13 +188,6 @@ class Convolution {
   bool relu_;
 };
 
-// Blocks in which every float has a value: vectors read beyond the rows.
-Buffer room_for(const Layout& layout, int64_t blocks) {
-  Buffer room(blocks * layout.block_floats());
-  std::fill_n(room.get(), blocks * layout.block_floats(), 0.0F);
-  return room;
-}
-
 }  // namespace
 
 SparseWeights::SparseWeights(const Tensor& weight)
@@ -250,7 +244,7 @@ Tensor sparse_convolution(const Tensor& map, const SparseWeights& weights, const
     const int64_t group = std::min(kImages, batch / threads);
     ChunkQueue groups(pieces_of(batch, group));
     on_every_thread([&] {
-      const Buffer room = room_for(layout, 1), sums(group * convolution.floats(filters));
+      const Buffer room(layout.block_floats()), sums(group * convolution.floats(filters));
       std::vector<kernels::SparseRows> rows;
       while (const auto taken = groups.next()) {
         const int64_t first = *taken * group, count = std::min(group, batch - first);
@@ -268,22 +262,19 @@ Tensor sparse_convolution(const Tensor& map, const SparseWeights& weights, const
     });
     return out;
   }
-  // Fewer images than threads: all of them work on one.
-  const Buffer room = room_for(layout, layout.blocks());
-  const auto block_at = [&](int64_t block) { return room.get() + block * layout.block_floats(); };
-  for (int64_t i = 0; i < batch; ++i) {
-    at::parallel_for(0, layout.blocks(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t block = begin; block < end; ++block)
-        layout.lay_out(image(i), block, block_at(block));
-    });
+  // Fewer images than threads: all of them work on one, each on some of its filters. A block is
+  // laid out by every thread for itself: that is quicker than to read what another core has
+  // written.
+  for (int64_t i = 0; i < batch; ++i)
     at::parallel_for(0, filters, 8, [&](int64_t begin, int64_t end) {
-      const Buffer sums(convolution.floats(end - begin));
+      const Buffer room(layout.block_floats()), sums(convolution.floats(end - begin));
       const kernels::SparseRows rows = convolution.start(begin, end, sums.get());
-      for (int64_t block = 0; block < layout.blocks(); ++block)
-        convolution.add(rows, block, block_at(block));
+      for (int64_t block = 0; block < layout.blocks(); ++block) {
+        layout.lay_out(image(i), block, room.get());
+        convolution.add(rows, block, room.get());
+      }
       convolution.finish(rows, result(i) + begin * layout.places());
     });
-  }
   return out;
 }
 

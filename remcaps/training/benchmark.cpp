@@ -8,7 +8,7 @@
 #include "remcaps/base/names.h"
 #include "remcaps/base/profile.h"
 #include "remcaps/base/torch_compat.h"
-#include "remcaps/capsule/convolve.h"
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/catalog.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/training/context.h"
@@ -236,7 +236,7 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   model->to(options.device);
   if (!options.trained.empty() && options.task == BenchmarkTask::kInfer) {
     model->eval();
-    pack_convolutions(*model);
+    pack_weights(*model);
   }
   const Work work =
       work_of(options.task,

@@ -6,7 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/torch_compat.h"
-#include "remcaps/capsule/convolve.h"
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"
 #include "remcaps/tensors/packed.h"
@@ -139,7 +139,7 @@ LoadedRun load_run(const fs::path& run_or_name, torch::Device device,
   load_weights(*run.model, load_unpacked(file), run.weights.string());
   run.model->to(device);
   run.model->eval();
-  pack_convolutions(*run.model);
+  pack_weights(*run.model);
   return run;
 }
 

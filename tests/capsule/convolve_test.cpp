@@ -106,7 +106,7 @@ TEST(Convolve, PackedWeightsGiveWhatTheOthersDo) {
   Convolution layer = pruned_layer();
   const Tensor map = torch::randn({3, 8, 9, 9});
   const Tensor expected = convolve_relu(*layer, map, KernelPath::kReference).detach();
-  pack_convolutions(*layer);
+  pack_weights(*layer);
   ASSERT_NE(layer->packed(), nullptr);
   EXPECT_TRUE(convolve_relu(*layer, map, KernelPath::kFused).requires_grad());
   const torch::NoGradGuard no_grad;

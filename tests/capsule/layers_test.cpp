@@ -64,6 +64,47 @@ TEST(FcCaps, SharedMatricesEqualTheSameMatricesWrittenOut) {
   EXPECT_THROW(FcCaps(FcCapsOptions(7, 4).shared_over(3)), Error);
 }
 
+TEST(FcCaps, PackedMatricesGiveWhatTheOthersDo) {
+  torch::manual_seed(4);
+  FcCaps layer(FcCapsOptions(70, 10));
+  layer->eval();
+  const Tensor child = torch::randn({1, 70, 8}), children = torch::randn({40, 70, 8});
+  const RoutingResult expected = layer->forward(child);
+  const torch::NoGradGuard no_grad;
+  const Tensor many = layer->forward(children).poses;
+  layer->pack();
+  ASSERT_NE(layer->packed(), nullptr);
+  const RoutingResult found = layer->forward(child);
+  expect_close(found.poses, expected.poses, 1e-5);
+  expect_close(found.coupling, expected.coupling, 1e-5);
+  EXPECT_TRUE(torch::equal(layer->forward(children).poses, many));
+}
+
+TEST(FcCaps, PackedMatricesAreForgottenWhenTheOthersChange) {
+  FcCaps layer(FcCapsOptions(5, 3));
+  const torch::NoGradGuard no_grad;
+  pack_weights(*layer);
+  ASSERT_NE(layer->packed(), nullptr);
+  layer->weight.mul_(2);
+  EXPECT_EQ(layer->packed(), nullptr);
+  layer->pack();
+  ASSERT_NE(layer->packed(), nullptr);
+  layer->train();
+  EXPECT_EQ(layer->packed(), nullptr);
+}
+
+TEST(FcCaps, MatricesThatNoKernelReadsPackedAreNot) {
+  DynamicRouting plain;
+  plain.kernels = KernelPath::kReference;
+  for (const auto& options :
+       {FcCapsOptions(6, 4).routing(plain), FcCapsOptions(6, 4).routing(ScaledDistanceRouting{}),
+        FcCapsOptions(6, 4).shared_over(3)}) {
+    FcCaps layer(options);
+    layer->pack();
+    EXPECT_EQ(layer->packed(), nullptr);
+  }
+}
+
 TEST(ConvCaps, OutputIsOrderedByTypeForTheNextLayer) {
   torch::manual_seed(4);
   ConvCaps layer(ConvCapsOptions(2, 3, /*kernel=*/2).child_dim(4).parent_dim(5));
