@@ -66,13 +66,14 @@ void run_bench(BenchCommand options) {
                                         fmt::format("train.batch={}", options.batch)};
   if (options.task == BenchmarkTask::kSearch) overrides.emplace_back("pruning.strategy=lobster");
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
-  const Recipe recipe = options.trained.empty()
-                            ? benchmark_recipe(options.model, options.shape, overrides)
-                            : benchmark_recipe(options.trained, overrides);
+  std::optional<LoadedRun> trained;
+  if (!options.trained.empty()) trained = load_run(options.trained, torch::kCPU);
+  const Recipe recipe = trained ? benchmark_recipe(*trained, overrides)
+                                : benchmark_recipe(options.model, options.shape, overrides);
   const BenchmarkResult result = run_benchmark(recipe, {.task = options.task,
                                                         .device = parse_device(options.device),
                                                         .seconds = options.seconds,
-                                                        .trained = options.trained,
+                                                        .trained = trained ? &*trained : nullptr,
                                                         .trace = options.trace});
   options.model = recipe.model;
   options.shape = recipe.dataset.name;

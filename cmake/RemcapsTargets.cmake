@@ -45,7 +45,7 @@ target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/base
 
 function(remcaps_compile target)
   target_compile_options(${target} PRIVATE ${REMCAPS_FLAGS})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${REMCAPS_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${REMCAPS_UNITY} UNITY_BUILD_BATCH_SIZE 0)
   target_precompile_headers(${target} REUSE_FROM remcaps_pch)
 endfunction()
 

@@ -90,6 +90,7 @@ int main(int argc, char** argv) try {
   DatasetOptions dataset;
   dataset.name = "fashion-mnist";
   dataset.limit_train = 1024;
+  dataset.validation = 512;  // every threshold of the search is a pass over them
   dataset.limit_test = 1000;
   dataset.augment = default_augment(dataset.name);
   const DataSplits data = load_dataset(dataset, data_root(""));

@@ -13,7 +13,6 @@
 #include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/evaluate.h"
-#include "remcaps/training/load.h"
 #include "remcaps/training/memory.h"
 #include "remcaps/training/step_graph.h"
 #include "remcaps/training/trainer.h"
@@ -203,12 +202,10 @@ Recipe benchmark_recipe(const std::string& model, const std::string& shape,
   return parse_recipe(node, name);
 }
 
-Recipe benchmark_recipe(const std::filesystem::path& trained,
-                        const std::vector<std::string>& overrides) {
-  const Recipe recipe = load_run(trained, torch::kCPU).recipe;
-  YAML::Node node = recipe.to_yaml();
+Recipe benchmark_recipe(const LoadedRun& trained, const std::vector<std::string>& overrides) {
+  YAML::Node node = trained.recipe.to_yaml();
   for (const std::string& assignment : overrides) set_yaml_path(node, assignment);
-  return parse_recipe(node, recipe.name);
+  return parse_recipe(node, trained.recipe.name);
 }
 
 BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
@@ -232,9 +229,9 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
 
   const PeakMemory memory(options.device);
   const auto model = build_model(recipe, *context);
-  if (!options.trained.empty()) start_from(*model, options.trained);
+  if (options.trained != nullptr) start_from(*model, *options.trained);
   model->to(options.device);
-  if (!options.trained.empty() && options.task == BenchmarkTask::kInfer) {
+  if (options.trained != nullptr && options.task == BenchmarkTask::kInfer) {
     model->eval();
     pack_weights(*model);
   }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "remcaps/training/recipe.h"
+#include "remcaps/training/load.h"
 
 namespace remcaps {
 
@@ -21,9 +21,9 @@ struct BenchmarkOptions {
   BenchmarkTask task = BenchmarkTask::kTrain;
   torch::Device device = torch::kCPU;
   double seconds = 5;  ///< measured without phases; those take another quarter of it
-  /// A trained network whose weights to use (as load_run() takes it); empty: random ones. Inference
-  /// then skips what pruning took, as it does outside of a benchmark.
-  std::filesystem::path trained;
+  /// A trained network whose weights to use; none: random ones. Inference then skips what pruning
+  /// took, as it does outside of a benchmark.
+  const LoadedRun* trained = nullptr;
   std::filesystem::path trace;  ///< where a timeline of a few pieces of work goes; empty: none
 };
 
@@ -46,8 +46,7 @@ Recipe benchmark_recipe(const std::string& model, const std::string& shape,
                         const std::vector<std::string>& overrides);
 
 /// The recipe of a trained network, with overrides.
-Recipe benchmark_recipe(const std::filesystem::path& trained,
-                        const std::vector<std::string>& overrides);
+Recipe benchmark_recipe(const LoadedRun& trained, const std::vector<std::string>& overrides);
 
 /// Synthetic images of the recipe's data set through the very functions that train and evaluate.
 BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options);

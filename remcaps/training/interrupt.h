@@ -33,8 +33,9 @@ class InterruptGuard {
   static int signal();
 
  private:
-  struct sigaction interrupt_ {
-  }, terminate_{};  // as they were
+  // As they were.
+  struct sigaction interrupt_ = {};
+  struct sigaction terminate_ = {};
 };
 
 /// Between two runs: a signal that came when the first had nothing left but its evaluation did not

@@ -93,8 +93,11 @@ torch::Tensor LoadedRun::read_input(const fs::path& image) const {
 }
 
 void start_from(CapsNet& model, const fs::path& trained) {
-  const LoadedRun run = load_run(trained, torch::kCPU);
-  const TensorMap from = weights_of(*run.model);
+  start_from(model, load_run(trained, torch::kCPU));
+}
+
+void start_from(CapsNet& model, const LoadedRun& trained) {
+  const TensorMap from = weights_of(*trained.model);
   TensorMap mixed = weights_of(model);
   int64_t found = 0;
   for (auto& [name, tensor] : mixed) {
@@ -103,9 +106,9 @@ void start_from(CapsNet& model, const fs::path& trained) {
     tensor = match->second;
     ++found;
   }
-  check(found > 0, "{}: {} has no tensor in common with {}", run.weights.string(),
-        run.model->name(), model.name());
-  load_weights(model, mixed, run.weights.string());
+  check(found > 0, "{}: {} has no tensor in common with {}", trained.weights.string(),
+        trained.model->name(), model.name());
+  load_weights(model, mixed, trained.weights.string());
 }
 
 LoadedRun load_run(const fs::path& run_or_name, torch::Device device,

@@ -56,6 +56,7 @@ LoadedRun load_run(const std::filesystem::path& path, torch::Device device,
 /// Copies into `model` what a trained network (a run folder or weights file) has of its tensors;
 /// the rest keeps its values. Error where they have nothing in common or shapes differ.
 void start_from(CapsNet& model, const std::filesystem::path& trained);
+void start_from(CapsNet& model, const LoadedRun& trained);
 
 /// The data folder of a run: --data where given, else the one in its run.json where that still
 /// exists, else the usual one.

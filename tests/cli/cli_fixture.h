@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "remcaps/base/files.h"
 #include "tests/cli/program.h"
@@ -36,6 +37,18 @@ class CliTest : public ::testing::Test {
     arguments.insert(arguments.end(), {"--device", "cpu", "--epochs", std::to_string(epochs)});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
+  }
+
+  /// For suites whose tests begin with the same files: the first test makes them in its folder, the
+  /// others get a copy. `kept`, a static of the suite, holds it; nothing is kept where making
+  /// failed.
+  template <typename Make>
+  void begin_with(std::optional<TemporaryFolder>& kept, const Make& make) {
+    constexpr auto kAll = std::filesystem::copy_options::recursive;
+    if (kept) return std::filesystem::copy(kept->path(), folder_.path(), kAll);
+    make();
+    if (HasFatalFailure()) return;
+    std::filesystem::copy(folder_.path(), kept.emplace().path(), kAll);
   }
 
   /// Error messages are one line on stderr.

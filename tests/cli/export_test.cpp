@@ -14,16 +14,19 @@ class ExportTest : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     if (IsSkipped()) return;
-    const ProgramResult trained = remcaps(short_training(
-        "runs", {"--set", "pruning.strategy=snip", "--set", "pruning.sparsity=0.5"}));
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
-    const ProgramResult result = remcaps({"export", "runs/seed-42", "--out", file(), "--json"});
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    numbers_ = json::parse(result.out);
+    begin_with(kept_, [this] {
+      const ProgramResult trained = remcaps(short_training(
+          "runs", {"--set", "pruning.strategy=snip", "--set", "pruning.sparsity=0.5"}));
+      ASSERT_EQ(trained.exit_code, 0) << trained.err;
+      const ProgramResult result = remcaps({"export", "runs/seed-42", "--out", file(), "--json"});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      numbers_ = json::parse(result.out);
+    });
   }
   static std::string file() { return "models/fashion-mnist/small.safetensors"; }
 
-  json numbers_;
+  static inline std::optional<TemporaryFolder> kept_;
+  static inline json numbers_;
 };
 
 TEST_F(ExportTest, TheZooGivesTheCardsNumbersExactly) {

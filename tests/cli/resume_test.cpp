@@ -15,6 +15,14 @@ using ::testing::HasSubstr;
 
 class ResumeTest : public CliTest {
  protected:
+  /// In the folder `whole`: the run that was not disturbed.
+  void train_whole() {
+    begin_with(kept_, [this] {
+      const ProgramResult whole = remcaps(training("whole"));
+      ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    });
+  }
+
   static std::vector<std::string> training(const std::string& out) {
     return short_training(
         out, {"--set", "train.checkpoint_steps=2", "--set", "pruning.strategy=lobster"});
@@ -39,11 +47,12 @@ class ResumeTest : public CliTest {
     for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
       EXPECT_EQ(read_file(run(a) / name), read_file(run(b) / name)) << name;
   }
+
+  static inline std::optional<TemporaryFolder> kept_;
 };
 
 TEST_F(ResumeTest, KilledRunResumesBitForBit) {
-  const ProgramResult whole = remcaps(training("whole"));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  ASSERT_NO_FATAL_FAILURE(train_whole());
   // Before the first step, within the first epoch, within the second.
   for (const int64_t step : {0, 2, 8}) {
     SCOPED_TRACE(step);
@@ -61,8 +70,7 @@ TEST_F(ResumeTest, KilledRunResumesBitForBit) {
 }
 
 TEST_F(ResumeTest, InterruptedRunSavesSaysHowToResumeAndResumesBitForBit) {
-  const ProgramResult whole = remcaps(training("whole"));
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  ASSERT_NO_FATAL_FAILURE(train_whole());
   Program program(folder_.path(), training("part"));
   wait_for_step(program, "part", 0);
   program.signal(SIGINT);

@@ -19,12 +19,15 @@ class TrainedRun : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     if (IsSkipped()) return;
-    trained_ = remcaps(short_training("runs-here"));
-    ASSERT_EQ(trained_.exit_code, 0) << trained_.err;
+    begin_with(kept_, [this] {
+      trained_ = remcaps(short_training("runs-here"));
+      ASSERT_EQ(trained_.exit_code, 0) << trained_.err;
+    });
     run_ = (folder_ / "runs-here" / "seed-42").string();
   }
 
-  ProgramResult trained_;
+  static inline std::optional<TemporaryFolder> kept_;
+  static inline ProgramResult trained_;
   std::string run_;
 };
 

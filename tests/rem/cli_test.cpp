@@ -17,16 +17,19 @@ class RemCommands : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     if (IsSkipped()) return;
-    auto arguments = short_training("runs/fashion-mnist/eff-capsnet-rem", {}, 1);
-    arguments[1] = "fashion-mnist/eff-capsnet-rem";
-    const auto trained = remcaps(arguments);
-    ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    begin_with(kept_, [this] {
+      auto arguments = short_training("runs/fashion-mnist/eff-capsnet-rem", {}, 1);
+      arguments[1] = "fashion-mnist/eff-capsnet-rem";
+      const auto trained = remcaps(arguments);
+      ASSERT_EQ(trained.exit_code, 0) << trained.err;
+    });
   }
   json object(const std::vector<std::string>& arguments) const {
     const auto result = remcaps(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return json::parse(result.out);
   }
+  static inline std::optional<testing::TemporaryFolder> kept_;
   const std::string run_ = "runs/fashion-mnist/eff-capsnet-rem/seed-42";
 };
 
