@@ -43,9 +43,16 @@ target_link_libraries(remcaps_pch PRIVATE remcaps_options)
 target_compile_options(remcaps_pch PRIVATE ${REMCAPS_FLAGS})
 target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/base/pch.h)
 
+# A unity build compiles a folder as one; nvcc takes so long for its kernels that they come in batches.
+set(REMCAPS_UNITY_BATCH 0)
+if(REMCAPS_CUDA)
+  set(REMCAPS_UNITY_BATCH 8)
+endif()
+
 function(remcaps_compile target)
   target_compile_options(${target} PRIVATE ${REMCAPS_FLAGS})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${REMCAPS_UNITY} UNITY_BUILD_BATCH_SIZE 0)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${REMCAPS_UNITY} UNITY_BUILD_BATCH_SIZE ${REMCAPS_UNITY_BATCH})
   target_precompile_headers(${target} REUSE_FROM remcaps_pch)
 endfunction()
 
