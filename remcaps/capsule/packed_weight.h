@@ -9,19 +9,22 @@
 namespace remcaps {
 
 /// What a layer keeps beside a weight: a Form that is made of it once, and is its own for as long
-/// as nobody writes to the weight.
+/// as the weight is the same tensor and nobody writes to it (but behind autograd's back, by
+/// data()).
 template <typename Form>
 class PackedWeight {
  public:
   void pack(const torch::Tensor& weight) {
     form_ = std::make_unique<const Form>(weight);
+    values_ = weight.data_ptr();
     version_ = version_of(weight);
   }
   void forget() { form_.reset(); }
 
   /// Null where there is none, or where the weight has changed.
   const Form* of(const torch::Tensor& weight) const {
-    return form_ != nullptr && version_ == version_of(weight) ? form_.get() : nullptr;
+    const bool same = values_ == weight.data_ptr() && version_ == version_of(weight);
+    return form_ != nullptr && same ? form_.get() : nullptr;
   }
 
  private:
@@ -31,6 +34,7 @@ class PackedWeight {
   }
 
   std::unique_ptr<const Form> form_;
+  const void* values_ = nullptr;
   int64_t version_ = 0;
 };
 

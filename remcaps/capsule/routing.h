@@ -26,8 +26,9 @@ namespace remcaps {
 
 class PackedMatrices;
 
-/// Who computes: a fused kernel, which never writes the votes, where there is one for the
-/// algorithm, device and type (else the plain code); or the plain code in any case.
+/// Who computes: a fused kernel, which does not write the votes (but for few images on a CPU),
+/// where there is one for the algorithm, device and type (else the plain code); or the plain code
+/// in any case.
 enum class KernelPath { kFused, kReference };
 
 /// What the gradient of the loss sees of the routing iterations.

@@ -40,7 +40,7 @@ class PackedMatrices : public kernels::cpu::ChildMatrices {
   explicit PackedMatrices(const torch::Tensor& weight);
 };
 
-/// Dynamic routing of a fully connected capsule layer; the votes are never in memory.
+/// Dynamic routing of a fully connected capsule layer; votes are not in memory but for few images.
 ///   children [B, I, D_in]   weight [I, J, D_out, D_in]   bias [J, D_out] or undefined
 /// Returns the parents' poses [B, J, D_out] and, where asked for, the couplings of the last
 /// iteration [B, I, J] (no gradient flows through them).

@@ -43,7 +43,7 @@ struct TrainOptions {
   /// Patterns of layers or parameters that stay as they are ("class", "conv*").
   std::vector<std::string> freeze;
   /// The end of an epoch saves last and state with every new best, else every checkpoint_epochs and
-  /// not before so many seconds have passed since the last time.
+  /// not before so many seconds have passed since an epoch was last saved.
   int64_t checkpoint_epochs = 1;
   double checkpoint_seconds = 10;
   int64_t checkpoint_steps = 0;    ///< state also every so many steps of an epoch; 0: not by steps

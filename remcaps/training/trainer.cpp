@@ -111,7 +111,7 @@ RunSummary Trainer::run(std::optional<double> minutes) {
 }
 
 void Trainer::start() {
-  begin_ = looked_ = saved_at_ = Clock::now();
+  begin_ = looked_ = saved_at_ = epoch_saved_at_ = Clock::now();
   if (recipe_.precision == "bf16" && !device_.is_cuda())
     fmt::print(stderr, "note: precision bf16 is for a GPU; on a CPU the run is float32\n");
   folder_.remove_leftovers();
@@ -120,6 +120,7 @@ void Trainer::start() {
   if (std::filesystem::exists(folder_.state())) {
     progress_ = load_state(folder_.state(), *model_, step_->adam(), step_->pruner(), sums_);
     seconds_before_ = progress_.seconds;
+    if (progress_.position == 0) saved_epochs_ = progress_.epoch;
     metrics_->cut(progress_.epoch);
     last_saved_ = place_text(progress_);
     return;
@@ -207,8 +208,12 @@ void Trainer::stop_if_interrupted() {
   const int signal = InterruptGuard::signal();
   if (signal == 0) return;
   display_.clear();
-  look_at_sums();
-  save_state_now();
+  if (progress_.position == 0) {
+    save_epoch();
+  } else {
+    look_at_sums();
+    save_state_now();
+  }
   throw Interrupted(fmt::format("interrupted; saved at {}; go on with: remcaps resume {}",
                                 last_saved_, folder_.path().string()),
                     signal);
@@ -223,8 +228,8 @@ bool Trainer::checkpoint_is_due() const {
 
 bool Trainer::epoch_checkpoint_is_due() const {
   const TrainOptions& train = recipe_.train;
-  return progress_.epoch % train.checkpoint_epochs == 0 &&
-         Clock::now() - saved_at_ >= std::chrono::duration<double>(train.checkpoint_seconds);
+  return progress_.epoch - saved_epochs_ >= train.checkpoint_epochs &&
+         Clock::now() - epoch_saved_at_ >= std::chrono::duration<double>(train.checkpoint_seconds);
 }
 
 void Trainer::save_state_now() {
@@ -264,11 +269,15 @@ void Trainer::end_epoch() {
   progress_.position = 0;
   sums_ = EpochSums::zeros(device_);
   // The state that knows of a new best is saved with it: one without the other would not be a run.
-  if (!improved && !epoch_checkpoint_is_due() && reason_to_stop().empty() &&
-      InterruptGuard::signal() == 0)
-    return;
+  if (improved || epoch_checkpoint_is_due()) save_epoch();
+}
+
+void Trainer::save_epoch() {
+  if (saved_epochs_ == progress_.epoch) return;
   save_weights(folder_.last(), *model_, weights_info(progress_.epoch - 1));
   save_state_now();
+  saved_epochs_ = progress_.epoch;
+  epoch_saved_at_ = saved_at_;
 }
 
 void Trainer::warn_if_saturated(const EpochRecord& record) const {
@@ -337,6 +346,7 @@ void Trainer::measure_test(EpochRecord& record) {
 }
 
 RunSummary Trainer::finish(const std::string& reason) {
+  save_epoch();
   RunSummary summary;
   summary.folder = folder_.path().string();
   summary.recipe = recipe_.name;

@@ -79,6 +79,7 @@ class Trainer {
   bool checkpoint_is_due() const;        ///< within an epoch
   bool epoch_checkpoint_is_due() const;  ///< at its end
   void save_state_now();
+  void save_epoch();  ///< last and state after an epoch, where they are not saved yet
   WeightsInfo weights_info(int64_t epoch) const;
   double seconds() const;
   bool out_of_time() const;
@@ -101,7 +102,8 @@ class Trainer {
 
   RunProgress progress_;
   EpochSums sums_;
-  Clock::time_point begin_, looked_, saved_at_;
+  Clock::time_point begin_, looked_, saved_at_, epoch_saved_at_;
+  int64_t saved_epochs_ = 0;   ///< epochs that `last` has behind it
   double seconds_before_ = 0;  ///< of training before this process
   double limit_seconds_ = 0;   ///< of training in all; 0: no limit
   std::string last_saved_;     ///< "epoch 3, step 1,200", for messages

@@ -78,6 +78,10 @@ TEST(FcCaps, PackedMatricesGiveWhatTheOthersDo) {
   expect_close(found.poses, expected.poses, 1e-5);
   expect_close(found.coupling, expected.coupling, 1e-5);
   EXPECT_TRUE(torch::equal(layer->forward(children).poses, many));
+  // A change that leaves no trace shows who reads which.
+  layer->weight.data().zero_();
+  EXPECT_TRUE(torch::equal(layer->forward(child).poses, found.poses));
+  EXPECT_FALSE(torch::equal(layer->forward(children).poses, many));
 }
 
 TEST(FcCaps, PackedMatricesAreForgottenWhenTheOthersChange) {
@@ -90,6 +94,9 @@ TEST(FcCaps, PackedMatricesAreForgottenWhenTheOthersChange) {
   layer->pack();
   ASSERT_NE(layer->packed(), nullptr);
   layer->train();
+  EXPECT_EQ(layer->packed(), nullptr);
+  layer->pack();
+  layer->weight.set_data(torch::randn_like(layer->weight));
   EXPECT_EQ(layer->packed(), nullptr);
 }
 

@@ -14,7 +14,7 @@ endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${folder}/prefix)
 run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${folder}/build -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_PREFIX_PATH=${folder}/prefix;${PREFIX_PATH}" -D CMAKE_BUILD_TYPE=Release)
-run(${CMAKE_COMMAND} --build ${folder}/build)
+run(${CMAKE_COMMAND} --build ${folder}/build --parallel 1)
 
 run(${folder}/build/example_own_network ${folder}/own.safetensors)
 if(NOT output MATCHES "sparsity [1-9]")
