@@ -260,11 +260,11 @@ void check_shapes(const Tensor& children, const Tensor& weight, const Tensor& bi
         options.level_edges.size(), options.level_centres.size());
 }
 
-RoutingShape packed_shape(const Tensor& weight) {
+kernels::cpu::ChildMatrices packed_matrices(const Tensor& weight) {
   check(weight.dim() == 4 && weight.is_cpu() && weight.scalar_type() == torch::kFloat32,
         "packed matrices: {} {} on {}; expected IxJxD_outxD_in float32 on the CPU",
         fmt::join(weight.sizes(), "x"), c10::toString(weight.scalar_type()), weight.device().str());
-  return shape_of(weight, 0);
+  return {shape_of(weight, 0), weight.detach().contiguous().data_ptr<float>()};
 }
 
 bool needs_gradient_of(const Tensor& children, const Tensor& weight, const Tensor& bias) {
@@ -303,8 +303,7 @@ std::tuple<Tensor, Tensor> route_fused(const Tensor& children, const Tensor& wei
 
 }  // namespace
 
-PackedMatrices::PackedMatrices(const Tensor& weight)
-    : ChildMatrices(packed_shape(weight), weight.detach().contiguous().data_ptr<float>()) {}
+PackedMatrices::PackedMatrices(const Tensor& weight) : ChildMatrices(packed_matrices(weight)) {}
 
 bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
   const bool is_float =
