@@ -24,11 +24,10 @@ struct ChildCut {
         groups(pieces_of(shape.children, lanes)),
         chunk(pieces_of(groups, 16)),
         chunks(pieces_of(groups, chunk)),
-        child_floats(shape.child_dim * lanes),
         vote_floats(shape.pose_size() * lanes) {}
 
   int64_t lanes, groups, chunk, chunks;
-  int64_t child_floats, vote_floats;  ///< of one group's arrays
+  int64_t vote_floats;  ///< of one group's votes
 };
 
 class FewImages {

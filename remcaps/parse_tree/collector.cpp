@@ -78,6 +78,18 @@ double standard_deviation(const std::vector<double>& values) {
   return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+// Couplings of a key that differ between two images of the class, for every class.
+std::vector<int64_t> varying_couplings(const Dictionary& dictionary, int64_t couplings,
+                                       int64_t levels) {
+  std::vector<int64_t> varying;
+  for (int64_t class_index = 0; class_index < dictionary.classes(); ++class_index) {
+    const std::string& bits = dictionary.varying_bits(class_index);
+    const auto differ = unpack_levels(bits, bits.empty() ? 0 : couplings, levels);
+    varying.push_back(std::count_if(differ.begin(), differ.end(), [](uint8_t bit) { return bit; }));
+  }
+  return varying;
+}
+
 void add_to(Tensor& sum, const Tensor& value) {
   sum = sum.defined() ? sum + value : value;
 }
@@ -168,22 +180,6 @@ void ParseTreeCollector::add_unquantized(const Forward& plain) {
     scores.images += norms.size(0);
   }
 }
-
-namespace {
-
-// Couplings of a key that differ between two images of the class, for every class.
-std::vector<int64_t> varying_couplings(const Dictionary& dictionary, int64_t couplings,
-                                       int64_t levels) {
-  std::vector<int64_t> varying;
-  for (int64_t class_index = 0; class_index < dictionary.classes(); ++class_index) {
-    const std::string& bits = dictionary.varying_bits(class_index);
-    const auto differ = unpack_levels(bits, bits.empty() ? 0 : couplings, levels);
-    varying.push_back(std::count_if(differ.begin(), differ.end(), [](uint8_t bit) { return bit; }));
-  }
-  return varying;
-}
-
-}  // namespace
 
 ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
   ParseTreeReport report;

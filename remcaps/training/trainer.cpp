@@ -208,12 +208,10 @@ void Trainer::stop_if_interrupted() {
   const int signal = InterruptGuard::signal();
   if (signal == 0) return;
   display_.clear();
-  if (progress_.position == 0) {
+  if (progress_.position == 0)
     save_epoch();
-  } else {
-    look_at_sums();
+  else
     save_state_now();
-  }
   throw Interrupted(fmt::format("interrupted; saved at {}; go on with: remcaps resume {}",
                                 last_saved_, folder_.path().string()),
                     signal);

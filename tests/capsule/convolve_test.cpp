@@ -8,6 +8,7 @@
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/kernels/fast_convolution.h"
+#include "tests/capsule/packed_testing.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace remcaps {
@@ -119,15 +120,7 @@ TEST(Convolve, PackedWeightsGiveWhatTheOthersDo) {
 TEST(Convolve, PackedWeightsAreForgottenWhenTheOthersChange) {
   torch::manual_seed(2);
   Convolution layer = pruned_layer();
-  const torch::NoGradGuard no_grad;
-  layer->pack();
-  ASSERT_NE(layer->packed(), nullptr);
-  layer->weight.mul_(2);
-  EXPECT_EQ(layer->packed(), nullptr);
-  layer->pack();
-  ASSERT_NE(layer->packed(), nullptr);
-  layer->train();
-  EXPECT_EQ(layer->packed(), nullptr);
+  testing::expect_packed_until_changed(layer);
 }
 
 TEST(Convolve, WeightsThatAreMostlyThereAreNotPacked) {

@@ -6,6 +6,7 @@
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/recorder.h"
 #include "tests/capsule/numeric.h"
+#include "tests/capsule/packed_testing.h"
 
 namespace remcaps {
 namespace {
@@ -72,7 +73,7 @@ TEST(FcCaps, PackedMatricesGiveWhatTheOthersDo) {
   const RoutingResult expected = layer->forward(child);
   const torch::NoGradGuard no_grad;
   const Tensor many = layer->forward(children).poses;
-  layer->pack();
+  pack_weights(*layer);
   ASSERT_NE(layer->packed(), nullptr);
   const RoutingResult found = layer->forward(child);
   expect_close(found.poses, expected.poses, 1e-5);
@@ -86,18 +87,7 @@ TEST(FcCaps, PackedMatricesGiveWhatTheOthersDo) {
 
 TEST(FcCaps, PackedMatricesAreForgottenWhenTheOthersChange) {
   FcCaps layer(FcCapsOptions(5, 3));
-  const torch::NoGradGuard no_grad;
-  pack_weights(*layer);
-  ASSERT_NE(layer->packed(), nullptr);
-  layer->weight.mul_(2);
-  EXPECT_EQ(layer->packed(), nullptr);
-  layer->pack();
-  ASSERT_NE(layer->packed(), nullptr);
-  layer->train();
-  EXPECT_EQ(layer->packed(), nullptr);
-  layer->pack();
-  layer->weight.set_data(torch::randn_like(layer->weight));
-  EXPECT_EQ(layer->packed(), nullptr);
+  testing::expect_packed_until_changed(layer);
 }
 
 TEST(FcCaps, MatricesThatNoKernelReadsPackedAreNot) {
