@@ -8,6 +8,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/runtime.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/training/interrupt.h"
 
@@ -105,7 +106,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "remcaps: {}\n", error.what());
     return kWrongUsage;
   } catch (const c10::Error& error) {
-    fmt::print(stderr, "remcaps: {}\n", error.what_without_backtrace());
+    fmt::print(stderr, "remcaps: {}\n", remcaps::first_line(error.what_without_backtrace()));
     return kFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "remcaps: {}\n", error.what());

@@ -70,6 +70,10 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
 std::optional<std::vector<NumberRange>> parse_ranges(std::string_view text) {
   const auto number = [](std::string_view word) -> std::optional<int64_t> {
     int64_t value = -1;

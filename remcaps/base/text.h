@@ -24,6 +24,9 @@ bool is_utf8(std::string_view text);
 
 std::string base64(std::string_view bytes);
 
+/// What stands before the first line break: libtorch's messages have advice or a stack below it.
+std::string_view first_line(std::string_view text);
+
 /// Whole numbers in a row, both ends among them.
 struct NumberRange {
   int64_t first = 0, last = 0;

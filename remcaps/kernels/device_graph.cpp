@@ -1,6 +1,7 @@
 #include "remcaps/kernels/device_graph.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
 #ifdef REMCAPS_CUDA
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -191,9 +192,8 @@ bool DeviceGraph::try_record(const std::string& what, const std::function<void()
     return true;
   } catch (const std::exception& error) {
     *state_ = State();
-    const std::string reason = error.what();  // libtorch's has the stack below it
     fmt::print(stderr, "warning: {} could not be recorded as a CUDA graph: {}\n", what,
-               reason.substr(0, reason.find('\n')));
+               first_line(error.what()));
     return false;
   }
 }

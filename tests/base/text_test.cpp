@@ -23,6 +23,13 @@ TEST(HumanNumbers, ShapesToo) {
   EXPECT_EQ(shape_text({}), "");
 }
 
+TEST(FirstLine, LeavesOutWhatIsBelow) {
+  EXPECT_EQ(first_line("CUDA error: out of luck\nCompile with advice.\n\n"),
+            "CUDA error: out of luck");
+  EXPECT_EQ(first_line("all of it"), "all of it");
+  EXPECT_EQ(first_line(""), "");
+}
+
 TEST(Utf8, IsToldFromOtherBytes) {
   for (const char* fine : {"", "plain", "caf\u00e9", "\u20ac", "\U0001f600", "\U0010ffff"})
     EXPECT_TRUE(is_utf8(fine)) << fine;

@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
+#include <vector>
 
-#include "remcaps/base/files.h"
 #include "remcaps/pruning/scope.h"
+#include "remcaps/report/html_report_run.h"
 #include "remcaps/training/launch.h"
 #include "tests/temporary_folder.h"
 
@@ -15,26 +14,6 @@ namespace remcaps {
 namespace {
 
 using testing::TemporaryFolder;
-
-/// Rows of metrics.csv by column name; empty cells are left out.
-std::vector<std::map<std::string, double>> read_metrics(const RunFolder& folder) {
-  std::istringstream in(read_file(folder.metrics()));
-  std::string line, cell;
-  std::vector<std::string> columns;
-  std::vector<std::map<std::string, double>> rows;
-  while (std::getline(in, line)) {
-    std::istringstream cells(line);
-    std::map<std::string, double> row;
-    for (size_t c = 0; std::getline(cells, cell, ','); ++c) {
-      if (rows.empty() && columns.size() == c && row.empty() && !std::isdigit(cell[0]))
-        columns.push_back(cell);
-      else if (!cell.empty())
-        row[columns[c]] = std::stod(cell);
-    }
-    if (!row.empty()) rows.push_back(row);
-  }
-  return rows;
-}
 
 class FashionMnistRem : public ::testing::Test {
  protected:
@@ -68,20 +47,22 @@ class FashionMnistRem : public ::testing::Test {
 TEST_F(FashionMnistRem, SparsityGrowsWithinTheLossBoundOfEverySearch) {
   const auto trainer = start(recipe_, "run");
   const RunSummary summary = trainer->run();
-  const auto rows = read_metrics(trainer->folder());
-  ASSERT_EQ(rows.size(), 3u);
-  for (size_t epoch = 0; epoch < rows.size(); ++epoch) {
+  const nlohmann::json metrics = read_metrics(trainer->folder().metrics());
+  const auto sparsity = metrics.at("sparsity").get<std::vector<double>>();
+  ASSERT_EQ(sparsity.size(), 3u);
+  for (size_t epoch = 0; epoch < sparsity.size(); ++epoch) {
     SCOPED_TRACE(epoch);
-    EXPECT_LE(rows[epoch].at("loss_after_pruning"), rows[epoch].at("loss_before_pruning"));
-    EXPECT_GT(rows[epoch].at("evaluations"), 1);
+    EXPECT_LE(metrics.at("loss_after_pruning").at(epoch).get<double>(),
+              metrics.at("loss_before_pruning").at(epoch).get<double>());
+    EXPECT_GT(metrics.at("evaluations").at(epoch).get<double>(), 1);
     if (epoch > 0) {
-      EXPECT_GE(rows[epoch].at("sparsity"), rows[epoch - 1].at("sparsity"));
+      EXPECT_GE(sparsity[epoch], sparsity[epoch - 1]);
     }
-    EXPECT_EQ(rows[epoch].count("entropy"), epoch % 2) << "measured every second epoch";
-    EXPECT_EQ(rows[epoch].count("accuracy_quantized"), epoch % 2);
-    EXPECT_EQ(rows[epoch].count("keys"), epoch % 2);
+    for (const char* column : {"entropy", "accuracy_quantized", "keys"})
+      EXPECT_EQ(metrics.at(column).at(epoch).is_null(), epoch % 2 == 0)
+          << column << ": measured every second epoch";
   }
-  EXPECT_GT(rows.back().at("sparsity"), rows.front().at("sparsity"));
+  EXPECT_GT(sparsity.back(), sparsity.front());
   EXPECT_GT(summary.sparsity, 0.05);
   ASSERT_TRUE(summary.test.trees.has_value());
   EXPECT_GT(summary.test.plain.accuracy, 0.2) << "pruning must not stop the training";
