@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
 
 namespace remcaps::cli {
@@ -29,10 +30,12 @@ void add_collect(CLI::App& app) {
   command->callback([options] {
     std::vector<std::string> names;
     for (const auto& run : options->runs) names.push_back(run.string());
-    const RunResults results = find_results(options->runs);
-    check(!results.empty(), "{}: no finished run there", fmt::join(names, ", "));
-    for (const auto& file : collect_results(results, options->options))
+    const FoundResults found = find_results(options->runs);
+    check(!found.results.empty() || !found.left_out.empty(), "{}: no finished run there",
+          fmt::join(names, ", "));
+    for (const auto& file : collect_results(found.results, options->options))
       fmt::print("{}\n", file.string());
+    print_notes(found.left_out);
   });
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/runtime.h"
@@ -41,6 +43,14 @@ inline CLI::Validator at_least(double least) {
 inline CLI::Validator above_zero() {
   constexpr double kMost = std::numeric_limits<double>::max();
   return number_that([](double value) { return value > 0 && value <= kMost; }, "more than 0");
+}
+
+/// Lines that a person should see and no program should read.
+inline void print_notes(const std::vector<std::string>& notes) {
+  constexpr size_t kMost = 5;
+  for (size_t i = 0; i < std::min(notes.size(), kMost); ++i)
+    fmt::print(stderr, "note: {}\n", notes[i]);
+  if (notes.size() > kMost) fmt::print(stderr, "note: and {} more\n", notes.size() - kMost);
 }
 
 /// --device and --data.

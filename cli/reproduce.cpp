@@ -41,7 +41,8 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
     std::vector<std::filesystem::path> folders;
     for (const PlannedRun& run : plan)
       if (run.state == PlannedRun::State::kFinished) folders.push_back(run.folder);
-    fmt::print("{}", render_table(paper_table(wanted.name), find_results(folders), command.format));
+    fmt::print("{}", render_table(paper_table(wanted.name), find_results(folders).results,
+                                  command.format));
     return;
   }
   // A figure shows one seed of each recipe; a decoder's run stands for the encoder it was put on.

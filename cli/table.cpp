@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
 
 namespace remcaps::cli {
@@ -24,10 +25,11 @@ void list_tables() {
 void run_table(const TableCommand& command) {
   if (command.name == "list") return list_tables();
   PaperTable table = paper_table(command.name);
-  const RunResults results = find_results(
+  const FoundResults found = find_results(
       command.runs.empty() ? std::vector<std::filesystem::path>{"runs"} : command.runs);
-  if (command.done) table = rows_with_runs(std::move(table), results);
-  fmt::print("{}", render_table(table, results, command.format));
+  if (command.done) table = rows_with_runs(std::move(table), found.results);
+  fmt::print("{}", render_table(table, found.results, command.format));
+  print_notes(found.left_out);
 }
 
 }  // namespace

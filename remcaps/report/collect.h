@@ -16,8 +16,7 @@ struct CollectOptions {
 };
 
 /// Copies each run's summary to OUT/<recipe>/seed-<n>.json, one line a key, without the folder it
-/// was trained in, and adds "changed": the options in which the run differs from the recipe of its
-/// name as it is now. Returns the files.
+/// was trained in. Returns the files.
 std::vector<std::filesystem::path> collect_results(const RunResults& results,
                                                    const CollectOptions& options);
 

@@ -9,6 +9,7 @@
 #include "remcaps/base/version.h"
 #include "remcaps/report/html_report_run.h"
 #include "remcaps/report/paper_tables.h"
+#include "remcaps/report/recipe_changes.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -137,8 +138,6 @@ nlohmann::json paper_numbers(const Recipe& recipe, const std::string& split) {
           numbers["sparsity"] = cell->paper->value;
       }
     if (numbers.is_null()) continue;
-    // A recipe whose pruning was changed on the command line is not the paper's any more.
-    if (recipe.prunes() != (numbers.value("sparsity", 0.0) > 0)) return nullptr;
     numbers["arm"] = recipe.prunes() ? "REM" : "Q";
     numbers["source"] = table.paper.empty() ? table.title : table.paper;
     return numbers;
@@ -184,6 +183,7 @@ HtmlReportSummary write_html_report(const std::vector<fs::path>& paths,
 
   HtmlReportSummary summary;
   summary.runs = run_names(runs, paths);
+  RecipeChanges changes;
   PageBlobs blobs;
   auto measured = nlohmann::json::array();
   for (size_t r = 0; r < runs.size(); ++r) {
@@ -195,7 +195,11 @@ HtmlReportSummary write_html_report(const std::vector<fs::path>& paths,
     json["name"] = summary.runs[r];
     json["folder"] = paths[r].lexically_normal().string();
     json["dataset"] = dataset_of[r];
-    json["paper"] = paper_numbers(runs[r].recipe, options.split);
+    const OptionMap changed = changes.of(runs[r].recipe.name, yaml_paths(runs[r].recipe.to_yaml()));
+    json["changed"] = changed;
+    // Another experiment is not the paper's any more.
+    json["paper"] = other_experiment(changed).empty() ? paper_numbers(runs[r].recipe, options.split)
+                                                      : nlohmann::json(nullptr);
     json["metrics"] = {{"columns", fs::is_directory(paths[r])
                                        ? read_metrics(RunFolder::open(paths[r]).metrics())
                                        : nlohmann::json::object()}};

@@ -70,8 +70,7 @@ std::vector<Reproduction> make_reproductions() {
 }
 
 bool ended_by_its_time_limit(const fs::path& folder) {
-  const RunResults results = find_results({folder});
-  return results.begin()->second.front().summary.value("stopped", "") == "minutes";
+  return read_result(folder).summary.value("stopped", "") == "minutes";
 }
 
 PlannedRun::State state_of(const fs::path& folder) {

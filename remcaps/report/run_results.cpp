@@ -8,6 +8,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/training/launch.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -22,7 +23,7 @@ bool is_summary(const fs::directory_entry& entry) {
          (name == "summary.json" || (name.starts_with("seed-") && name.ends_with(".json")));
 }
 
-RunResult read_result(const fs::path& file) {
+RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
   try {
@@ -35,14 +36,48 @@ RunResult read_result(const fs::path& file) {
   return result;
 }
 
-void add_result(RunResults& results, RunResult result) {
-  std::vector<RunResult>& runs = results[result.recipe];
+// A run's own summary does not say what was changed, an older one not even its options.
+void note_changes(RunResult& run, RecipeChanges& changes) {
+  json& summary = run.summary;
+  try {
+    if (!summary.contains("options") && fs::exists(run.place / "recipe.yaml"))
+      summary["options"] = yaml_paths(read_run_recipe(RunFolder::open(run.place)).to_yaml());
+    if (!summary.contains("changed") && summary.contains("options"))
+      summary["changed"] = changes.of(run.recipe, summary.at("options").get<OptionMap>());
+    run.changed = summary.value("changed", OptionMap());
+  } catch (const json::exception& error) {
+    fail("{}: not the options of a run: {}", run.place.string(), error.what());
+  }
+}
+
+// Why `a` counts and not `b`, another run of its recipe and seed; empty where it does not.
+std::string nearer(const RunResult& a, const RunResult& b) {
+  const size_t changes_a = other_experiment(a.changed).size();
+  const size_t changes_b = other_experiment(b.changed).size();
+  if (changes_a != changes_b) return changes_a < changes_b ? "a run nearer to it" : "";
+  return a.summary.value("epochs", 0) > b.summary.value("epochs", 0) ? "a longer run" : "";
+}
+
+void add_result(FoundResults& found, RunResult result) {
+  for (const char* key : {"dataset.name", "dataset.protocol"})
+    if (result.changed.contains(key)) {
+      found.left_out.push_back(fmt::format("{} is left out: not on the data of {} ({}={})",
+                                           result.place.string(), result.recipe, key,
+                                           result.changed.at(key)));
+      return;
+    }
+  std::vector<RunResult>& runs = found.results[result.recipe];
   const auto same = std::find_if(runs.begin(), runs.end(),
                                  [&](const RunResult& run) { return run.seed == result.seed; });
-  if (same == runs.end())
+  if (same == runs.end()) {
     runs.push_back(std::move(result));
-  else if (result.summary.value("epochs", 0) > same->summary.value("epochs", 0))
-    *same = std::move(result);
+    return;
+  }
+  if (!nearer(result, *same).empty()) std::swap(result, *same);
+  const std::string reason = nearer(*same, result);
+  found.left_out.push_back(
+      fmt::format("{} is left out: seed {} of {} has {}, {}", result.place.string(), same->seed,
+                  same->recipe, reason.empty() ? "another run" : reason, same->place.string()));
 }
 
 double mean(const std::vector<double>& values) {
@@ -118,8 +153,9 @@ const json& RunResult::split(const std::string& name) const {
   return found == splits->end() ? kNothing : *found;
 }
 
-RunResults find_results(const std::vector<fs::path>& paths) {
-  RunResults results;
+FoundResults find_results(const std::vector<fs::path>& paths) {
+  FoundResults found;
+  RecipeChanges changes;
   for (const fs::path& path : paths) {
     std::vector<fs::path> files;
     if (fs::is_regular_file(path)) {
@@ -130,12 +166,20 @@ RunResults find_results(const std::vector<fs::path>& paths) {
         if (is_summary(entry)) files.push_back(entry.path());
       std::sort(files.begin(), files.end());
     }
-    for (const fs::path& file : files) add_result(results, read_result(file));
+    for (const fs::path& file : files) {
+      RunResult result = read_summary(file);
+      note_changes(result, changes);
+      add_result(found, std::move(result));
+    }
   }
-  for (auto& [recipe, runs] : results)
+  for (auto& [recipe, runs] : found.results)
     std::sort(runs.begin(), runs.end(),
               [](const RunResult& a, const RunResult& b) { return a.seed < b.seed; });
-  return results;
+  return found;
+}
+
+RunResult read_result(const fs::path& folder) {
+  return read_summary(folder / "summary.json");
 }
 
 const RunResult& best_run(const std::vector<RunResult>& runs) {

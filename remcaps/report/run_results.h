@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "remcaps/report/paper_tables.h"
+#include "remcaps/report/recipe_changes.h"
 
 namespace remcaps {
 
@@ -17,19 +18,29 @@ struct RunResult {
   std::filesystem::path place;  ///< the run's folder, or the collected file
   std::string recipe;
   int64_t seed = 0;
-  nlohmann::json summary;
+  nlohmann::json summary;  ///< as the file has it, and find_results() adds "changed"
+  OptionMap changed;       ///< the options in which it differs from the recipe of its name
 
   /// The part of the summary that belongs to a split; null where it was not measured.
   const nlohmann::json& split(const std::string& name) const;
 };
 
-/// Finished runs by recipe, ordered by seed. Of several runs of one recipe and seed the one with
-/// the most epochs counts.
+/// Finished runs by recipe, ordered by seed.
 using RunResults = std::map<std::string, std::vector<RunResult>>;
 
-/// Reads summary files, and looks for them (summary.json, seed-42.json) in folders and below.
-/// Error: a path that does not exist, a summary that cannot be read.
-RunResults find_results(const std::vector<std::filesystem::path>& paths);
+struct FoundResults {
+  RunResults results;
+  std::vector<std::string> left_out;  ///< a line for each run that is not among them, and why
+};
+
+/// Reads summary files, and looks for them (summary.json, seed-42.json) in folders and below. A run
+/// on other data than its recipe's is left out. Of several runs of one recipe and seed the one
+/// nearest to the recipe counts, of those the one with the most epochs. Error: a path that does not
+/// exist, a summary that cannot be read.
+FoundResults find_results(const std::vector<std::filesystem::path>& paths);
+
+/// The summary of a finished run's folder.
+RunResult read_result(const std::filesystem::path& folder);
 
 /// A number over seeds. Deviations are those of numpy.std (of all values, not of a sample).
 struct Aggregate {

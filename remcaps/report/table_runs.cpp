@@ -7,7 +7,6 @@
 #include "remcaps/base/progress.h"
 
 namespace remcaps {
-using nlohmann::json;
 
 namespace {
 
@@ -44,17 +43,17 @@ std::string ended_early(const RunResult& run) {
   const std::string stopped = run.summary.value("stopped", "");
   const int64_t epochs = run.summary.value("epochs", int64_t{0});
   if (stopped == "minutes") return fmt::format("stopped by time limit at epoch {}", epochs);
-  if (stopped == "epochs") return fmt::format("ended after {} epochs as told", epochs);
+  if (stopped == "epochs")
+    return fmt::format("ended after {} epoch{} as told", epochs, epochs == 1 ? "" : "s");
   return "";
 }
 
 std::string told_changes(const RunResult& run) {
   std::vector<std::string> parts;
-  const json changed = run.summary.value("changed", json::object());
-  for (const auto& [key, value] : changed.items())
+  for (const auto& [key, value] : run.changed)
     // Both limits have been told of already.
     if (key != "train.minutes" && key != "train.epochs")
-      parts.push_back(fmt::format("{}={}", key, value.get<std::string>()));
+      parts.push_back(fmt::format("{}={}", key, value));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

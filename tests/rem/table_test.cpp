@@ -6,6 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/report/reproduction.h"
+#include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps {
@@ -15,6 +16,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 class TableTest : public ::testing::Test {
  protected:
@@ -43,9 +45,11 @@ class TableTest : public ::testing::Test {
     make_folder(folder);
     write_atomically(folder / "summary.json", summary.dump());
   }
-  RunResults results() const { return find_results({folder_.path()}); }
+  FoundResults found() const { return find_results({folder_.path()}); }
+  RunResults results() const { return found().results; }
 
   testing::TemporaryFolder folder_;
+  const testing::ScopedVariable recipes_ = {"REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES};
 };
 
 const PaperCell kAccuracy = {"mnist/dr-capsnet-rem", Metric::kAccuracyQuantized, "test", -1, {}};
@@ -110,6 +114,39 @@ TEST_F(TableTest, OfTwoRunsOfOneSeedTheLongerCounts) {
   const RunResults all = results();
   ASSERT_EQ(all.at("mnist/dr-capsnet-rem").size(), 1u);
   EXPECT_NEAR(aggregate(all, kAccuracy)->value, 80, 1e-9);
+}
+
+TEST_F(TableTest, OfTwoRunsOfOneSeedTheOneNearerToItsRecipeCounts) {
+  const auto add = [&](const std::string& name, double accuracy, int64_t epochs,
+                       const std::vector<std::string>& overrides) {
+    Recipe recipe = load_recipe("mnist/dr-capsnet", overrides);
+    const json summary = {{"recipe", "mnist/dr-capsnet"},
+                          {"seed", 42},
+                          {"epochs", epochs},
+                          {"accuracy", accuracy},
+                          {"options", yaml_paths(recipe.to_yaml())}};
+    make_folder(folder_ / name);
+    write_atomically(folder_ / name / "summary.json", summary.dump());
+  };
+  add("changed", 0.1, 50, {"train.lr=9"});
+  add("longer", 0.9, 40, {"precision=bf16", "train.epochs=40"});
+  add("pasted", 0.2, 90, {"dataset.name=folder", "dataset.folder=somewhere"});
+  add("shorter", 0.8, 30, {"train.epochs=30"});
+  const FoundResults all = found();
+  const std::vector<RunResult>& runs = all.results.at("mnist/dr-capsnet");
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].place, folder_ / "longer");
+  EXPECT_EQ(runs[0].changed, (OptionMap{{"precision", "bf16"}, {"train.epochs", "40"}}));
+  const auto line = [&](const std::string& text) { return (folder_ / text).string(); };
+  EXPECT_THAT(
+      all.left_out,
+      UnorderedElementsAre(
+          line("changed") + " is left out: seed 42 of mnist/dr-capsnet has a run nearer to it, " +
+              line("longer"),
+          line("pasted") +
+              " is left out: not on the data of mnist/dr-capsnet (dataset.name=folder)",
+          line("shorter") + " is left out: seed 42 of mnist/dr-capsnet has a longer run, " +
+              line("longer")));
 }
 
 TEST_F(TableTest, ShowsOursAndThePapersInEveryFormat) {

@@ -61,7 +61,9 @@ export interface Run {
   sparsity: number; // 0..1, published definition
   confusion: number[][]; // [true][predicted], couplings as they are
 
-  /** What the paper reports for this network, data set and arm. */
+  /** Options, by their keys, that are not what the recipe of this name has. */
+  changed: Record<string, string>;
+  /** What the paper reports for this network, data set and arm; null where another experiment was made of it. */
   paper: PaperNumbers | null;
   metrics: Metrics;
   /** The most frequent trees of each class, most frequent first. */

@@ -71,6 +71,12 @@ const details = (run: Run, report: Report): string => {
   return `${run.model} on ${dataset.name}, ${pruning}, K = ${levels}, ${run.checkpoint} checkpoint (epoch ${run.epoch + 1})`;
 };
 
+/** What was changed of the recipe; nothing where it ran as it stands. */
+function changes(run: Run): HTMLElement | null {
+  const changed = Object.entries(run.changed).map(([key, value]) => `${key}=${value}`);
+  return changed.length > 0 ? h("small", {}, `recipe changed: ${changed.join(", ")}`) : null;
+}
+
 function summaryTable(report: Report): HTMLElement {
   const head = h("tr", {}, h("th", { scope: "col" }, "Run"));
   for (const column of COLUMNS) {
@@ -88,6 +94,7 @@ function summaryTable(report: Report): HTMLElement {
         { scope: "row" },
         runLabel(run, place),
         h("small", {}, details(run, report)),
+        changes(run),
         run.paper && h("small", { class: "paper" }, `paper: ${run.paper.arm}, ${run.paper.source}`),
       ),
     );

@@ -174,6 +174,7 @@ function makeRun(
     parameters_nonzero: pruned ? 893000 : 6804384,
     sparsity: pruned ? 0.8687 : 0,
     confusion: CLASSES.map((_, t) => CLASSES.map((__, p) => (t === p ? 230 : 7))),
+    changed: pruned ? { precision: "bf16", "train.epochs": "300" } : {},
     paper: pruned
       ? {
           arm: "REM",
