@@ -1,11 +1,14 @@
-// The convolutions in front of capsules on the CPU: the project's own kernels (bfloat16 where the
-// CPU has AMX) against libtorch's (oneDNN), same inputs, same process; and of pruned weights, as
-// many per cent of them left as the name ends in, what the sparse kernel takes.
+// The convolutions in front of capsules on the CPU: the project's own kernels (with weights packed
+// beforehand; bfloat16 where the CPU has AMX) against libtorch's (oneDNN), same inputs, same
+// process; and of pruned weights, as many per cent of them left as the name ends in, what the
+// sparse kernel takes.
 //   build/release/bench/bench_convolution --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <torch/autograd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
+
+#include <optional>
 
 #include "bench/device_timing.h"
 #include "remcaps/kernels/fast_convolution.h"
@@ -21,7 +24,7 @@ struct Convolution {
   int64_t batch, channels, side, filters, kernel, stride;
 };
 
-enum class Kernel { kPlain, kFast, kBf16 };
+enum class Kernel { kPlain, kFast, kPacked, kBf16 };
 
 const Convolution kConvolutions[] = {
     {"dr-mnist-conv1", 32, 1, 28, 256, 9, 1},
@@ -39,14 +42,17 @@ void convolve(benchmark::State& state, const Convolution& c, Kernel kernel, bool
   bias.requires_grad_(train);
   if (c.channels > 3) map.requires_grad_(train);  // images need no gradient
   torch::AutoGradMode grad_mode(train);
+  std::optional<PackedFilters> packed;
+  if (kernel == Kernel::kPacked) packed.emplace(weight);
   Tensor direction;
   for (auto _ : state) {
     const DeviceTimer timer(state, torch::kCPU);
     const std::array<int64_t, 2> stride = {c.stride, c.stride};
-    const Tensor out = kernel == Kernel::kBf16
-                           ? bf16_convolution(map, weight, bias, stride, /*relu=*/false)
-                       : kernel == Kernel::kFast ? fast_convolution(map, weight, bias, stride)
-                                                 : torch::conv2d(map, weight, bias, stride);
+    const Tensor out =
+        kernel == Kernel::kBf16 ? bf16_convolution(map, weight, bias, stride, /*relu=*/false)
+        : kernel == Kernel::kPlain
+            ? torch::conv2d(map, weight, bias, stride)
+            : fast_convolution(map, weight, bias, stride, packed ? &*packed : nullptr);
     if (!train) continue;
     if (!direction.defined()) direction = torch::ones_like(out);
     for (Tensor tensor : {map, weight, bias}) tensor.mutable_grad() = Tensor();
@@ -80,7 +86,9 @@ void add_benchmarks() {
     for (const bool train : {false, true})
       for (const auto& [kernel, label] : {std::pair{Kernel::kPlain, "/plain"},
                                           {Kernel::kFast, "/fast"},
+                                          {Kernel::kPacked, "/packed"},
                                           {Kernel::kBf16, "/bf16"}}) {
+        if (kernel == Kernel::kPacked && train) continue;
         if (kernel == Kernel::kBf16 && (train || !cpu_has_bf16_convolution())) continue;
         const std::string name =
             std::string(train ? "forward+backward/" : "forward/") + c.name + label;

@@ -267,6 +267,18 @@ void check_convolution(Checker& checker, const ConvolutionCase& c) {
   checker.compare_gradients(name, shape, leaves, {{"weights'", 1}, {"biases'", 2}}, 1e-5);
 }
 
+// By weights that were packed beforehand, on the CPU.
+void check_packed_convolution(Checker& checker, const ConvolutionCase& c) {
+  if (!checker.device().is_cpu()) return;
+  const std::vector<Tensor> values = random_values(c);
+  const PackedFilters packed(values[1]);
+  checker.compare("packed convolution: map", shape_of(c),
+                  fast_convolution(values[0], values[1], values[2], {c.stride, c.stride}, &packed),
+                  torch::conv2d(values[0].to(torch::kFloat64), values[1].to(torch::kFloat64),
+                                values[2].to(torch::kFloat64), c.stride),
+                  1e-5);
+}
+
 // On a GPU, where its products are made in tf32 only if the process asked for it.
 void check_strip_convolution(Checker& checker, const ConvolutionCase& c) {
   if (!checker.device().is_cuda()) return;
@@ -372,6 +384,7 @@ std::vector<Finding> check_all(torch::Device device, uint64_t seed) {
   const ConvolutionCase first_layer{3, 1, 28, 256, 9, 1}, primary{3, 64, 20, 128, 9, 2};
   check_convolution(checker, first_layer);
   check_convolution(checker, primary);
+  check_packed_convolution(checker, {1, 64, 20, 128, 9, 2});
   check_strip_convolution(checker, {3, 256, 20, 256, 9, 2});
   check_channel_bias(checker, 8, 256, 7);
   check_bf16_convolution(checker, first_layer);

@@ -4,7 +4,6 @@
 
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/kernels/channel_bias.h"
-#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/pixel_layer.h"
 #include "remcaps/kernels/strip_convolution.h"
 #include "remcaps/kernels/tensor_core_copy.h"
@@ -13,6 +12,13 @@ namespace remcaps {
 namespace {
 
 constexpr int64_t kFewChannels = 4;  // at most: images rather than maps
+
+// Shares of the weights up to which a sparse convolution pays. For many places a fifth takes as
+// long as all as panels, a third as all in oneDNN, which padded layers have; for a single small map
+// a third and a half.
+constexpr double kFew = 0.25;
+constexpr double kSome = 0.35;
+constexpr double kHalf = 0.5;
 
 // What an earlier convolution made is bfloat16 already, and wants its gradient so.
 Tensor for_tensor_cores(const Tensor& tensor) {
@@ -43,14 +49,21 @@ bool has_no_padding(const torch::nn::Conv2dImpl& layer) {
   return padding != nullptr && **padding == std::array<int64_t, 2>{0, 0};
 }
 
-// Packing the weights pays only where enough places share them: not for a single small map.
-bool has_many_places(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  constexpr int64_t kPlaces = 128;
+// Places of the result of all images; 0 where the map is smaller than the kernel. (Padding is not
+// counted.)
+int64_t places_of(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
   const auto stride = *layer.options.stride(), kernel = *layer.options.kernel_size();
-  if (map.size(2) < kernel[0] || map.size(3) < kernel[1]) return false;  // none
+  if (map.size(2) < kernel[0] || map.size(3) < kernel[1]) return 0;
   const int64_t rows = (map.size(2) - kernel[0]) / stride[0] + 1;
   const int64_t columns = (map.size(3) - kernel[1]) / stride[1] + 1;
-  return map.size(0) * rows * columns >= kPlaces;
+  return map.size(0) * rows * columns;
+}
+
+// Packing the weights at every call pays only where enough places share them: not for a single
+// small map.
+bool has_many_places(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  constexpr int64_t kPlaces = 128;
+  return places_of(layer, map) >= kPlaces;
 }
 
 // What a product of windows is made in, if the layer is one of pixels on a GPU: it may round more
@@ -73,23 +86,30 @@ std::optional<StripConvolution> strips_of(const torch::nn::Conv2dImpl& layer, co
   return has_strip_convolution(strips, map, layer.weight) ? std::optional(strips) : std::nullopt;
 }
 
-// The weights that are left, where the layer knows them and they are few enough to pay. For a
-// single small map half of all are. For many places a fifth takes as long as all in the project's
-// own kernel, a third as all in oneDNN's, which padded layers have; a first layer's windows have to
-// be gathered for either.
-const SparseWeights* sparse_weights(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  constexpr double kFew = 0.25;
-  const auto* packable = dynamic_cast<const ConvolutionImpl*>(&layer);
+// The layer, where what it packed may stand for its weights: no gradient is asked for.
+const ConvolutionImpl* packed_layer(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
   const bool needs_gradient =
-      torch::GradMode::is_enabled() && (map.requires_grad() || layer.weight.requires_grad());
-  if (packable == nullptr || needs_gradient || !map.is_cpu() ||
-      map.scalar_type() != torch::kFloat32)
-    return nullptr;
-  const SparseWeights* weights = packable->packed();
+      torch::GradMode::is_enabled() && (map.requires_grad() || layer.weight.requires_grad() ||
+                                        (layer.bias.defined() && layer.bias.requires_grad()));
+  if (needs_gradient || !map.is_cpu() || map.scalar_type() != torch::kFloat32) return nullptr;
+  return dynamic_cast<const ConvolutionImpl*>(&layer);
+}
+
+// The weights that are left, where the layer keeps them and they are few enough to pay. A first
+// layer's windows have to be gathered for either.
+const SparseWeights* sparse_weights(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  const ConvolutionImpl* packed = packed_layer(layer, map);
+  const SparseWeights* weights = packed != nullptr ? packed->sparse() : nullptr;
   const bool pays =
       weights != nullptr &&
       (weights->density() <= kFew || map.size(1) <= kFewChannels || !has_many_places(layer, map));
   return pays ? weights : nullptr;
+}
+
+// All weights as panels, where the layer keeps them and its windows fit in the map.
+const PackedFilters* packed_filters(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
+  const ConvolutionImpl* packed = packed_layer(layer, map);
+  return packed != nullptr && places_of(layer, map) > 0 ? packed->filters() : nullptr;
 }
 
 Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath kernels, bool relu) {
@@ -98,12 +118,15 @@ Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath k
   };
   if (kernels == KernelPath::kReference) return rectified(layer.forward(map));
   const SparseWeights* sparse = sparse_weights(layer, map);
-  if (has_dense_windows(layer) && has_no_padding(layer) && has_many_places(layer, map)) {
+  if (has_dense_windows(layer) && has_no_padding(layer)) {
     const auto stride = *layer.options.stride();
-    if (has_bf16_convolution(map, layer.weight, layer.bias))
+    const bool many = has_many_places(layer, map);
+    if (many && has_bf16_convolution(map, layer.weight, layer.bias))
       return bf16_convolution(map, layer.weight, layer.bias, stride, relu);
-    if (has_fast_convolution(map, layer.weight) && sparse == nullptr)
-      return rectified(fast_convolution(map, layer.weight, layer.bias, stride));
+    const PackedFilters* filters = packed_filters(layer, map);
+    if ((many || filters != nullptr) && has_fast_convolution(map, layer.weight) &&
+        sparse == nullptr)
+      return rectified(fast_convolution(map, layer.weight, layer.bias, stride, filters));
   }
   if (sparse != nullptr)
     return sparse_convolution(map, *sparse, layer.bias, *layer.options.stride(),
@@ -123,17 +146,23 @@ Tensor convolution(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath k
 }  // namespace
 
 void ConvolutionImpl::pack() {
-  constexpr double kMost = 0.5;  // beyond it nothing is gained anywhere
-  packed_.forget();
+  sparse_.forget();
+  filters_.forget();
   if (!weight.is_cpu() || weight.scalar_type() != torch::kFloat32 || !has_dense_windows(*this) ||
-      zero_padding(*this) == nullptr ||
-      weight.count_nonzero().item<double>() > kMost * static_cast<double>(weight.numel()))
+      zero_padding(*this) == nullptr)
     return;
-  packed_.pack(weight);
+  const double left = weight.count_nonzero().item<double>() / static_cast<double>(weight.numel());
+  const bool has_panels = has_no_padding(*this) && has_packed_filters(weight);
+  const bool is_first = weight.size(1) <= kFewChannels;
+  if (left <= (has_panels && !is_first ? kSome : kHalf)) sparse_.pack(weight);
+  if (has_panels && left > (is_first ? kHalf : kFew)) filters_.pack(weight);
 }
 
 void ConvolutionImpl::train(bool on) {
-  if (on) packed_.forget();
+  if (on) {
+    sparse_.forget();
+    filters_.forget();
+  }
   Conv2dImpl::train(on);
 }
 

@@ -5,25 +5,30 @@
 
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/routing.h"
+#include "remcaps/kernels/fast_convolution.h"
 #include "remcaps/kernels/sparse_convolution.h"
 
 namespace remcaps {
 
-/// A convolution that, once it is trained, can be told to do without the weights pruning took.
+/// A convolution that, once it is trained, can lay its weights out for the CPU's kernels.
 class ConvolutionImpl : public torch::nn::Conv2dImpl {
  public:
   using Conv2dImpl::Conv2dImpl;
 
-  /// Of weights that do not change any more, keeps those that are not zero beside the others, where
-  /// they are few enough for a sparse convolution to pay. Training mode forgets them.
+  /// Of weights that do not change any more, keeps a copy beside them in the form that is fastest:
+  /// those that are not zero, where they are few enough for a sparse convolution to pay, or all as
+  /// panels, where there is a kernel that reads those; both, where the one is faster for a single
+  /// image and the other for many. Training mode forgets them.
   void pack();
   void train(bool on = true) override;
 
   /// What pack() kept; null where it did not, or where the weights have changed.
-  const SparseWeights* packed() const { return packed_.of(weight); }
+  const SparseWeights* sparse() const { return sparse_.of(weight); }
+  const PackedFilters* filters() const { return filters_.of(weight); }
 
  private:
-  PackedWeight<SparseWeights> packed_;
+  PackedWeight<SparseWeights> sparse_;
+  PackedWeight<PackedFilters> filters_;
 };
 TORCH_MODULE(Convolution);
 

@@ -6,56 +6,12 @@
 #include <vector>
 
 #include "remcaps/kernels/convolution_lanes.h"
-#include "remcaps/kernels/lane_layout.h"
 
 namespace remcaps::kernels::cpu {
 namespace {
 
 constexpr int64_t kImages = 4;   // that a task takes over a panel
 constexpr int64_t kDepth = 256;  // pixels that a weight gradient's tile adds up at a time
-
-// The weights as panels [kh, N / width, kw, M, width]: the columns n are the filters and m the
-// channels (for the convolution itself), or the other way round (for the map's gradient).
-class Panels {
- public:
-  Panels(const ConvolutionShape& shape, const float* weight, bool columns_are_filters)
-      : width_(tile_width()),
-        depth_(columns_are_filters ? shape.channels : shape.filters),
-        blocks_((columns_are_filters ? shape.filters : shape.channels) / width_),
-        kernel_width_(shape.kernel_width),
-        panels_(shape.filters * shape.channels * shape.taps()) {
-    const int64_t taps = shape.taps();
-    const int64_t column_stride = columns_are_filters ? shape.channels * taps : taps;
-    const int64_t depth_stride = columns_are_filters ? taps : shape.channels * taps;
-    at::parallel_for(0, blocks_ * depth_, 16, [&](int64_t begin, int64_t end) {
-      std::vector<float> turned(taps * width_);
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t block = task / depth_, m = task % depth_;
-        const float* from = weight + block * width_ * column_stride + m * depth_stride;
-        for (int64_t x = 0; x < width_; ++x)
-          for (int64_t tap = 0; tap < taps; ++tap)
-            turned[tap * width_ + x] = from[x * column_stride + tap];
-        for (int64_t tap = 0; tap < taps; ++tap)
-          std::copy_n(
-              &turned[tap * width_], width_,
-              panels_.get() + offset(tap / kernel_width_, block, tap % kernel_width_) + m * width_);
-      }
-    });
-  }
-
-  int64_t blocks() const { return blocks_; }
-  const float* at(int64_t ky, int64_t block, int64_t kx = 0) const {
-    return panels_.get() + offset(ky, block, kx);
-  }
-
- private:
-  int64_t offset(int64_t ky, int64_t block, int64_t kx) const {
-    return ((ky * blocks_ + block) * kernel_width_ + kx) * depth_ * width_;
-  }
-
-  int64_t width_, depth_, blocks_, kernel_width_;
-  Buffer panels_;
-};
 
 // Calls body(first image, last image + 1, block), some images of a block after the others: its
 // panels stay in the cache. Whichever thread is free takes the next ones.
@@ -86,9 +42,33 @@ void gather_pixels(const ConvolutionShape& shape, const float* map, int64_t tap,
 
 }  // namespace
 
-void convolution(const ConvolutionShape& shape, const float* map, const float* weight,
+Panels::Panels(const ConvolutionShape& shape, const float* weight, bool columns_are_filters)
+    : width_(tile_width()),
+      depth_(columns_are_filters ? shape.channels : shape.filters),
+      blocks_((columns_are_filters ? shape.filters : shape.channels) / width_),
+      kernel_width_(shape.kernel_width),
+      panels_(shape.filters * shape.channels * shape.taps()) {
+  const int64_t taps = shape.taps();
+  const int64_t column_stride = columns_are_filters ? shape.channels * taps : taps;
+  const int64_t depth_stride = columns_are_filters ? taps : shape.channels * taps;
+  at::parallel_for(0, blocks_ * depth_, 16, [&](int64_t begin, int64_t end) {
+    std::vector<float> turned(taps * width_);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t block = task / depth_, m = task % depth_;
+      const float* from = weight + block * width_ * column_stride + m * depth_stride;
+      for (int64_t x = 0; x < width_; ++x)
+        for (int64_t tap = 0; tap < taps; ++tap)
+          turned[tap * width_ + x] = from[x * column_stride + tap];
+      for (int64_t tap = 0; tap < taps; ++tap)
+        std::copy_n(
+            &turned[tap * width_], width_,
+            panels_.get() + offset(tap / kernel_width_, block, tap % kernel_width_) + m * width_);
+    }
+  });
+}
+
+void convolution(const ConvolutionShape& shape, const float* map, const Panels& panels,
                  const float* bias, float* out) {
-  const Panels panels(shape, weight, /*columns_are_filters=*/true);
   const int64_t width = tile_width(), rows = shape.out_height(), columns = shape.out_width();
   for_images_of_blocks(
       shape.batch, panels.blocks(), [&](int64_t first, int64_t last, int64_t block) {

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "remcaps/kernels/lane_layout.h"
+
 namespace remcaps::kernels {
 
 /// No padding, no dilation, no groups.
@@ -24,9 +26,30 @@ struct ConvolutionShape {
 
 namespace cpu {
 
-/// weight [F, C, kh, kw], bias [F] or null -> out [B, oh, ow, F]. F must be a multiple of
-/// tile_width(), `out` aligned to 64 bytes.
-void convolution(const ConvolutionShape& shape, const float* map, const float* weight,
+/// Weights as panels [kh, N / width, kw, M, width] of tile_width() columns.
+class Panels {
+ public:
+  /// weight [F, C, kh, kw], of which a copy is kept. The columns n are the filters and m the
+  /// channels (for the convolution itself), or the other way round (for the map's gradient); there
+  /// must be whole tiles of them. The shape's map does not matter but for its channels.
+  Panels(const ConvolutionShape& shape, const float* weight, bool columns_are_filters);
+
+  int64_t blocks() const { return blocks_; }
+  const float* at(int64_t ky, int64_t block, int64_t kx = 0) const {
+    return panels_.get() + offset(ky, block, kx);
+  }
+
+ private:
+  int64_t offset(int64_t ky, int64_t block, int64_t kx) const {
+    return ((ky * blocks_ + block) * kernel_width_ + kx) * depth_ * width_;
+  }
+
+  int64_t width_, depth_, blocks_, kernel_width_;
+  Buffer panels_;
+};
+
+/// By panels of filters, bias [F] or null -> out [B, oh, ow, F], aligned to 64 bytes.
+void convolution(const ConvolutionShape& shape, const float* map, const Panels& panels,
                  const float* bias, float* out);
 
 /// dL/dmap [B, H, W, C] out of dL/dout. C must be a multiple of tile_width() too, `grad_map`

@@ -35,6 +35,21 @@ Tensor as_channels_last(const Tensor& map) {
   return is_aligned(dense) ? dense : dense.clone();
 }
 
+// The filters of [F, C, kh, kw], each as one row of C * kh * kw where its rows are short.
+Tensor with_long_rows(const Tensor& weight) {
+  const Tensor dense = weight.contiguous();
+  return has_short_rows(weight) ? dense.view({weight.size(0), weight[0].numel(), 1, 1}) : dense;
+}
+
+kernels::cpu::Panels panels_of_filters(const Tensor& weight) {
+  return {{.channels = weight.size(1),
+           .filters = weight.size(0),
+           .kernel_height = weight.size(2),
+           .kernel_width = weight.size(3)},
+          weight.data_ptr<float>(),
+          /*columns_are_filters=*/true};
+}
+
 ConvolutionShape convolution_shape(const Tensor& map, const Tensor& weight, int64_t stride_y,
                                    int64_t stride_x) {
   return {.batch = map.size(0),
@@ -65,15 +80,27 @@ bool are_float32_on_cpu(const Tensor& map, const Tensor& weight) {
          map.size(0) > 0;
 }
 
+bool needs_gradient_of_any(const Tensor& map, const Tensor& weight, const Tensor& bias) {
+  return torch::GradMode::is_enabled() && (map.requires_grad() || weight.requires_grad() ||
+                                           (bias.defined() && bias.requires_grad()));
+}
+
+// By the panels of a weight of this shape. The bias may be empty.
+Tensor convolved_by(const kernels::cpu::Panels& panels, const ConvolutionShape& shape,
+                    const Tensor& map, const Tensor& bias) {
+  const Tensor out = empty_result(shape, map);
+  kernels::cpu::convolution(shape, map.data_ptr<float>(), panels,
+                            bias.numel() > 0 ? bias.data_ptr<float>() : nullptr,
+                            out.data_ptr<float>());
+  return out;
+}
+
 class FastConvolution : public torch::autograd::Function<FastConvolution> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& map, const Tensor& weight,
                         const Tensor& bias, int64_t stride_y, int64_t stride_x) {
     const ConvolutionShape shape = convolution_shape(map, weight, stride_y, stride_x);
-    const Tensor out = empty_result(shape, map);
-    kernels::cpu::convolution(shape, map.data_ptr<float>(), weight.data_ptr<float>(),
-                              bias.numel() > 0 ? bias.data_ptr<float>() : nullptr,
-                              out.data_ptr<float>());
+    const Tensor out = convolved_by(panels_of_filters(weight), shape, map, bias);
     context->save_for_backward({map, weight, bias});
     context->saved_data["stride_y"] = stride_y;
     context->saved_data["stride_x"] = stride_x;
@@ -112,6 +139,14 @@ Tensor unfolded(const Tensor& map, const Tensor& weight, std::array<int64_t, 2> 
       .permute({0, 3, 1, 2});
 }
 
+kernels::cpu::Panels checked_panels(const Tensor& weight) {
+  check(has_packed_filters(weight),
+        "packed filters: weight [{}]; expected float32 [F, C, kh, kw] on the CPU, F a multiple of "
+        "{}",
+        fmt::join(weight.sizes(), ", "), kernels::tile_width());
+  return panels_of_filters(with_long_rows(weight.detach()));
+}
+
 }  // namespace
 
 bool has_fast_convolution(const Tensor& map, const Tensor& weight) {
@@ -122,20 +157,34 @@ bool has_fast_convolution(const Tensor& map, const Tensor& weight) {
                                  : !needs_map_gradient || weight.size(1) % width == 0);
 }
 
+bool has_packed_filters(const Tensor& weight) {
+  return weight.is_cpu() && weight.scalar_type() == torch::kFloat32 && weight.dim() == 4 &&
+         weight.size(0) % kernels::tile_width() == 0;
+}
+
+PackedFilters::PackedFilters(const Tensor& weight)
+    : sizes_(weight.sizes().vec()), panels_(checked_panels(weight)) {}
+
 Tensor fast_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias,
-                        std::array<int64_t, 2> stride) {
+                        std::array<int64_t, 2> stride, const PackedFilters* packed) {
   check(has_fast_convolution(map, weight) && fits_in(weight, map),
         "fast convolution: map [{}] and weight [{}]; expected float32 [B, C, H, W] and [F, C, kh, "
         "kw] on the CPU, F a multiple of {}",
         fmt::join(map.sizes(), ", "), fmt::join(weight.sizes(), ", "), kernels::tile_width());
-  const Tensor dense_weight = weight.contiguous();
+  check(packed == nullptr || packed->sizes() == weight.sizes(),
+        "fast convolution: filters packed are not those of weight [{}]",
+        fmt::join(weight.sizes(), ", "));
   const Tensor given_bias = bias.defined() ? bias.contiguous() : torch::empty({0}, map.options());
-  if (!has_short_rows(weight))
-    return FastConvolution::apply(as_channels_last(map), dense_weight, given_bias, stride[0],
-                                  stride[1]);
-  const Tensor out = FastConvolution::apply(
-      as_channels_last(unfolded(map, weight, stride)),
-      dense_weight.view({weight.size(0), weight[0].numel(), 1, 1}), given_bias, 1, 1);
+  const bool by_packed = packed != nullptr && !needs_gradient_of_any(map, weight, bias);
+  const auto convolved = [&](const Tensor& seen, const Tensor& filters, std::array<int64_t, 2> by) {
+    if (by_packed)
+      return convolved_by(packed->panels(), convolution_shape(seen, filters, by[0], by[1]), seen,
+                          given_bias);
+    return FastConvolution::apply(seen, filters, given_bias, by[0], by[1]);
+  };
+  const Tensor filters = with_long_rows(weight);
+  if (!has_short_rows(weight)) return convolved(as_channels_last(map), filters, stride);
+  const Tensor out = convolved(as_channels_last(unfolded(map, weight, stride)), filters, {1, 1});
   return out.view({out.size(0), out.size(1), (map.size(2) - weight.size(2)) / stride[0] + 1,
                    (map.size(3) - weight.size(3)) / stride[1] + 1});
 }
@@ -153,11 +202,8 @@ bool cpu_has_bf16_convolution() {
 }
 
 bool has_bf16_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias) {
-  const bool needs_gradient =
-      torch::GradMode::is_enabled() &&
-      (map.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad()));
-  return bf16_is_wanted && cpu_has_bf16_convolution() && !needs_gradient &&
-         are_float32_on_cpu(map, weight);
+  return bf16_is_wanted && cpu_has_bf16_convolution() &&
+         !needs_gradient_of_any(map, weight, bias) && are_float32_on_cpu(map, weight);
 }
 
 Tensor bf16_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias,

@@ -7,6 +7,7 @@
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
+#include "remcaps/kernels/convolution_lanes.h"
 #include "remcaps/kernels/fast_convolution.h"
 #include "tests/capsule/packed_testing.h"
 #include "tests/kernels/kernel_testing.h"
@@ -108,35 +109,121 @@ TEST(Convolve, PackedWeightsGiveWhatTheOthersDo) {
   const Tensor map = torch::randn({3, 8, 9, 9});
   const Tensor expected = convolve_relu(*layer, map, KernelPath::kReference).detach();
   pack_weights(*layer);
-  ASSERT_NE(layer->packed(), nullptr);
+  ASSERT_NE(layer->sparse(), nullptr);
   EXPECT_TRUE(convolve_relu(*layer, map, KernelPath::kFused).requires_grad());
   const torch::NoGradGuard no_grad;
   const Tensor found = convolve_relu(*layer, map, KernelPath::kFused);
   EXPECT_TRUE(close_to(found, expected, 1e-5));
   EXPECT_TRUE(torch::equal(
-      found, sparse_convolution(map, *layer->packed(), layer->bias, {2, 2}, {1, 1}, true)));
+      found, sparse_convolution(map, *layer->sparse(), layer->bias, {2, 2}, {1, 1}, true)));
+}
+
+// One of which all is there, with filters in whole tiles of any CPU.
+Convolution dense_layer(int64_t channels = 8) {
+  Convolution layer(torch::nn::Conv2dOptions(channels, 64, 3).stride(2));
+  layer->eval();
+  return layer;
+}
+
+TEST(Convolve, PackedFiltersGiveWhatTheOthersDo) {
+  torch::manual_seed(2);
+  for (const int64_t channels : {1, 8, 67}) {
+    SCOPED_TRACE(channels);
+    Convolution layer = dense_layer(channels);
+    const Tensor maps = torch::randn({9, channels, 9, 10}), map = maps.narrow(0, 3, 1);
+    const Tensor expected = convolve_relu(*layer, map, KernelPath::kReference).detach();
+    const Tensor many = convolve_relu(*layer, maps, KernelPath::kFused).detach();
+    pack_weights(*layer);
+    ASSERT_NE(layer->filters(), nullptr);
+    EXPECT_EQ(layer->sparse(), nullptr);
+    EXPECT_TRUE(convolve_relu(*layer, map, KernelPath::kFused).requires_grad());
+    const torch::NoGradGuard no_grad;
+    const Tensor found = convolve_relu(*layer, map, KernelPath::kFused);
+    EXPECT_TRUE(close_to(found, expected, 1e-5));
+    EXPECT_TRUE(torch::equal(found, many.narrow(0, 3, 1)));
+    EXPECT_TRUE(torch::equal(convolve_relu(*layer, maps, KernelPath::kFused), many));
+    // A change that leaves no trace shows that they are what is read.
+    layer->weight.data().zero_();
+    EXPECT_TRUE(torch::equal(convolve_relu(*layer, map, KernelPath::kFused), found));
+    EXPECT_TRUE(torch::equal(convolve_relu(*layer, maps, KernelPath::kFused), many));
+  }
+}
+
+TEST(Convolve, WhereAThirdIsLeftASingleMapIsSparseAndManyAreNot) {
+  torch::manual_seed(2);
+  const torch::NoGradGuard no_grad;
+  Convolution layer = dense_layer();
+  layer->weight.mul_(torch::rand_like(layer->weight) < 0.3);
+  layer->pack();
+  ASSERT_NE(layer->sparse(), nullptr);
+  const Tensor maps = torch::randn({9, 8, 9, 9}), map = maps.narrow(0, 0, 1);
+  EXPECT_TRUE(torch::equal(
+      convolve(*layer, map, KernelPath::kFused),
+      sparse_convolution(map, *layer->sparse(), layer->bias, {2, 2}, {0, 0}, /*relu=*/false)));
+  EXPECT_TRUE(
+      torch::equal(convolve(*layer, maps, KernelPath::kFused),
+                   fast_convolution(maps, layer->weight, layer->bias, {2, 2}, layer->filters())));
+}
+
+TEST(Convolve, PackedWeightsAreNotReadWhereABiasAloneWantsItsGradient) {
+  torch::manual_seed(2);
+  for (Convolution layer : {pruned_layer(), dense_layer()}) {
+    layer->weight.requires_grad_(false);
+    layer->pack();
+    const Tensor out = convolve(*layer, torch::randn({1, 8, 9, 9}), KernelPath::kFused);
+    ASSERT_TRUE(out.requires_grad());
+    out.sum().backward();
+    const double places = static_cast<double>(out.size(2) * out.size(3));
+    EXPECT_TRUE(close_to(layer->bias.grad(), torch::full_like(layer->bias, places), 1e-6));
+  }
 }
 
 TEST(Convolve, PackedWeightsAreForgottenWhenTheOthersChange) {
   torch::manual_seed(2);
-  Convolution layer = pruned_layer();
-  testing::expect_packed_until_changed(layer);
+  Convolution pruned = pruned_layer(), dense = dense_layer();
+  testing::expect_packed_until_changed(pruned, [&] { return pruned->sparse(); });
+  testing::expect_packed_until_changed(dense, [&] { return dense->filters(); });
 }
 
-TEST(Convolve, WeightsThatAreMostlyThereAreNotPacked) {
-  Convolution dense(torch::nn::Conv2dOptions(4, 4, 3));
-  dense->pack();
-  EXPECT_EQ(dense->packed(), nullptr);
-  Convolution grouped(torch::nn::Conv2dOptions(4, 4, 3).groups(4));
+TEST(Convolve, WeightsArePackedOnlyAsSomeKernelReadsThem) {
+  torch::manual_seed(2);
   const torch::NoGradGuard no_grad;
-  grouped->weight.zero_();
-  grouped->pack();
-  EXPECT_EQ(grouped->packed(), nullptr);
+  struct Case {
+    torch::nn::Conv2dOptions options;
+    double left;
+    bool sparse, filters;
+  };
+  const auto conv = [](int64_t channels, int64_t filters) {
+    return torch::nn::Conv2dOptions(channels, filters, 3);
+  };
+  const Case cases[] = {
+      {conv(8, 64), 1.0, false, true},
+      {conv(8, 64), 0.4, false, true},
+      {conv(8, 64), 0.3, true, true},  // for few places, and for many
+      {conv(8, 64), 0.1, true, false},
+      {conv(1, 64), 0.4, true, false},  // windows have to be gathered for either
+      {conv(8, 64).padding(1), 1.0, false, false},
+      {conv(8, 64).padding(1), 0.4, true, false},  // beside oneDNN more of them pay
+      {conv(8, 64).groups(8), 0.0, false, false},
+      {conv(8, 64).dilation(2), 1.0, false, false},
+      {conv(8, kernels::tile_width() + 1), 1.0, false, false},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(::testing::Message() << &c - cases << ", left: " << c.left);
+    Convolution layer(c.options);
+    layer->weight.mul_(torch::rand_like(layer->weight) < c.left);
+    layer->pack();
+    EXPECT_EQ(layer->sparse() != nullptr, c.sparse);
+    EXPECT_EQ(layer->filters() != nullptr, c.filters);
+  }
 }
 
 TEST(Convolve, AKernelLargerThanTheMapIsToldAsByTheLayerItself) {
-  const auto error_of = [](int64_t stride, const Tensor& map, KernelPath kernels) -> std::string {
-    torch::nn::Conv2d layer(torch::nn::Conv2dOptions(8, 64, 9).stride(stride));
+  const auto error_of = [](int64_t stride, const Tensor& map, KernelPath kernels,
+                           bool packed = false) -> std::string {
+    const torch::NoGradGuard no_grad;
+    Convolution layer(torch::nn::Conv2dOptions(8, 64, 9).stride(stride));
+    if (packed) layer->pack();
     try {
       convolve(*layer, map, kernels);
     } catch (const c10::Error& error) {
@@ -153,6 +240,7 @@ TEST(Convolve, AKernelLargerThanTheMapIsToldAsByTheLayerItself) {
     const std::string expected = error_of(stride, map, KernelPath::kReference);
     EXPECT_THAT(expected, ::testing::HasSubstr("Kernel size"));
     EXPECT_EQ(error_of(stride, map, KernelPath::kFused), expected) << height << " x " << width;
+    EXPECT_EQ(error_of(stride, map, KernelPath::kFused, /*packed=*/true), expected);
   }
 }
 

@@ -87,7 +87,7 @@ TEST(FcCaps, PackedMatricesGiveWhatTheOthersDo) {
 
 TEST(FcCaps, PackedMatricesAreForgottenWhenTheOthersChange) {
   FcCaps layer(FcCapsOptions(5, 3));
-  testing::expect_packed_until_changed(layer);
+  testing::expect_packed_until_changed(layer, [&] { return layer->packed(); });
 }
 
 TEST(FcCaps, MatricesThatNoKernelReadsPackedAreNot) {

@@ -6,23 +6,24 @@
 
 namespace remcaps::testing {
 
-/// `layer` has a weight that it packs; it is another one afterwards.
-template <typename Layer>
-void expect_packed_until_changed(Layer& layer) {
+/// `layer` has a weight that it packs, `packed()` is what it then keeps; the weight is another one
+/// afterwards.
+template <typename Layer, typename Packed>
+void expect_packed_until_changed(Layer& layer, const Packed& packed) {
   const torch::NoGradGuard no_grad;
   const auto pack = [&] {
     layer->pack();
-    ASSERT_NE(layer->packed(), nullptr);
+    ASSERT_NE(packed(), nullptr);
   };
   ASSERT_NO_FATAL_FAILURE(pack());
   layer->weight.mul_(2);
-  EXPECT_EQ(layer->packed(), nullptr);
+  EXPECT_EQ(packed(), nullptr);
   ASSERT_NO_FATAL_FAILURE(pack());
   layer->train();
-  EXPECT_EQ(layer->packed(), nullptr);
+  EXPECT_EQ(packed(), nullptr);
   ASSERT_NO_FATAL_FAILURE(pack());
   layer->weight.set_data(layer->weight.clone());
-  EXPECT_EQ(layer->packed(), nullptr);
+  EXPECT_EQ(packed(), nullptr);
 }
 
 }  // namespace remcaps::testing

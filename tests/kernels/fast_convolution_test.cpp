@@ -68,6 +68,22 @@ TEST_P(FastConvolution, AgreesWithLibtorchForwardAndBackward) {
   }
 }
 
+TEST_P(FastConvolution, PackedFiltersGiveTheSameBits) {
+  const ConvolutionCase& c = GetParam();
+  torch::manual_seed(6);
+  const int64_t channels = in_floats(c.channels), filters = in_floats(c.filters);
+  const Tensor map = torch::randn({c.batch, channels, c.height, c.width});
+  const Tensor weight = torch::randn({filters, channels, c.kernel_height, c.kernel_width});
+  const Tensor bias = c.bias ? torch::randn({filters}) : Tensor();
+  const PackedFilters packed(weight);
+  const Tensor expected = fast_convolution(map, weight, bias, c.stride);
+  EXPECT_TRUE(torch::equal(fast_convolution(map, weight, bias, c.stride, &packed), expected));
+  for (int64_t image = 0; image < c.batch; ++image)
+    EXPECT_TRUE(
+        torch::equal(fast_convolution(map.narrow(0, image, 1), weight, bias, c.stride, &packed),
+                     expected.narrow(0, image, 1)));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Shapes, FastConvolution,
     ::testing::Values(ConvolutionCase{"Primary", 3, 1, 13, 13, 2, 9, 9, {2, 2}},
@@ -105,6 +121,51 @@ TEST(FastConvolutionCpu, ResultsDoNotDependOnTheNumberOfThreads) {
   };
   const std::vector<Tensor> one = run(1), three = run(3);
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(torch::equal(one[i], three[i])) << i;
+}
+
+TEST(FastConvolutionCpu, PackedFiltersOfRandomShapesAgreeWithLibtorch) {
+  torch::manual_seed(8);
+  const auto draw = [](int64_t from, int64_t to) {
+    return torch::randint(from, to + 1, {1}).item<int64_t>();
+  };
+  for (int i = 0; i < 30; ++i) {
+    const int64_t kernel_height = draw(1, 5), kernel_width = draw(1, 5);
+    const std::array<int64_t, 2> stride = {draw(1, 3), draw(1, 3)};
+    const Tensor map = torch::randn(
+        {draw(1, 6), draw(1, 80), kernel_height + draw(0, 7), kernel_width + draw(0, 15)});
+    const Tensor weight = torch::randn(
+        {draw(1, 3) * kernels::tile_width(), map.size(1), kernel_height, kernel_width});
+    const Tensor bias = torch::randn({weight.size(0)});
+    SCOPED_TRACE(::testing::Message() << map.sizes() << ", " << weight.sizes());
+    const PackedFilters packed(weight);
+    EXPECT_TRUE(close_to(fast_convolution(map, weight, bias, stride, &packed),
+                         torch::conv2d(map.to(torch::kFloat64), weight.to(torch::kFloat64),
+                                       bias.to(torch::kFloat64), stride),
+                         1e-5));
+  }
+}
+
+TEST(FastConvolutionCpu, GradientsAreThoseOfTheWeightNotOfItsPackedFilters) {
+  const int64_t width = kernels::tile_width();
+  const Tensor map = torch::randn({2, width, 5, 5});
+  const Tensor weight = torch::randn({width, width, 3, 3});
+  const PackedFilters packed(weight);
+  const Tensor leaf = weight.clone().requires_grad_();
+  fast_convolution(map, leaf, Tensor(), {1, 1}, &packed).sum().backward();
+  const Tensor expected = weight.clone().requires_grad_();
+  fast_convolution(map, expected, Tensor(), {1, 1}).sum().backward();
+  EXPECT_TRUE(torch::equal(leaf.grad(), expected.grad()));
+}
+
+TEST(FastConvolutionCpu, PackedFiltersAreThoseOfOneWeight) {
+  const int64_t width = kernels::tile_width();
+  const Tensor map = torch::randn({1, 4, 5, 5});
+  const PackedFilters packed(torch::randn({width, 4, 3, 2}));
+  EXPECT_THROW(fast_convolution(map, torch::randn({width, 4, 2, 3}), Tensor(), {1, 1}, &packed),
+               Error);
+  EXPECT_FALSE(has_packed_filters(torch::randn({width + 1, 4, 3, 3})));
+  EXPECT_THROW(PackedFilters(torch::randn({width + 1, 4, 3, 3})), Error);
+  EXPECT_THROW(PackedFilters(torch::randn({width, 4, 3, 3}, torch::kFloat64)), Error);
 }
 
 TEST(FastConvolutionCpu, LeavesWhatItHasNoKernelForToOthers) {
