@@ -104,12 +104,16 @@ void add_task(CLI::App& bench, BenchmarkTask task, const std::string& name,
   command->add_option("--precision", options->precision, "float32, tf32 or bf16")
       ->capture_default_str();
   command->add_option("--kernels", options->kernels, "fused or reference")->capture_default_str();
-  command->add_option("--seconds", options->seconds, "How long to measure")
+  command
+      ->add_option("--seconds", options->seconds,
+                   task == BenchmarkTask::kSearch ? "How long to measure, at least one whole search"
+                                                  : "How long to measure")
       ->check(above_zero())
       ->capture_default_str();
   command
       ->add_option("--trace", options->trace,
-                   "Also write a timeline of a few steps (Chrome trace, for Perfetto)")
+                   "Also write a timeline of a few steps (Chrome trace, for Perfetto); needs a "
+                   "libtorch built with its profiler, unlike Debian's")
       ->type_name("FILE");
   command->add_option("--set", options->overrides, "Change a key of the recipe, repeatable")
       ->type_name("KEY=VALUE")

@@ -2,34 +2,65 @@
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/cuda.h>
+#include <torch/version.h>
+
+#include <set>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 
 namespace remcaps {
+namespace {
 
-void write_profile(const std::filesystem::path& path, torch::Device device,
-                   const std::function<void()>& work) {
-  namespace profiler = torch::autograd::profiler;
-  using torch::profiler::impl::ActivityType;
+namespace fs = std::filesystem;
+namespace profiler = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+
+fs::path unfinished(const fs::path& path) {
+  return path.string() + ".tmp";
+}
+
+// Whether a trace of `work` is in unfinished(path) now; the profiler itself does not always say.
+bool save_profile(const fs::path& path, const std::set<ActivityType>& activities,
+                  const std::function<void()>& work) {
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-  std::set<ActivityType> activities = {ActivityType::CPU};
-  if (device.is_cuda()) activities.insert(ActivityType::CUDA);
-
-  check(!std::filesystem::is_directory(path), "{}: is a folder; expected a file for the trace",
-        path.string());
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(config, activities);
   work();
-  if (device.is_cuda()) torch::cuda::synchronize(device.index());
-  profiler::disableProfiler()->save(path.string());
-  // It reports neither its own absence nor a folder it cannot write to.
-  check(std::filesystem::is_regular_file(path, ignored) &&
-            std::filesystem::file_size(path, ignored) > 0,
-        "{}: no trace was written; the folder cannot be written to, or this libtorch was built "
-        "without its profiler",
-        path.string());
+  profiler::disableProfiler()->save(unfinished(path).string());
+  std::error_code ignored;
+  return fs::is_regular_file(unfinished(path), ignored);
+}
+
+}  // namespace
+
+void prepare_profile(const fs::path& path) {
+  prepare_output(path);
+  bool written = false;
+  try {
+    written = save_profile(path, {ActivityType::CPU}, [] {});
+  } catch (const c10::Error&) {
+    // A libtorch without Kineto knows only when it is to save.
+  }
+  std::error_code ignored;
+  fs::remove(unfinished(path), ignored);
+  if (!written)
+    throw UsageError(
+        fmt::format("{}: no trace can be written; this libtorch ({}) was built without its "
+                    "profiler (Kineto)",
+                    path.string(), TORCH_VERSION));
+}
+
+void write_profile(const fs::path& path, torch::Device device, const std::function<void()>& work) {
+  std::set<ActivityType> activities = {ActivityType::CPU};
+  if (device.is_cuda()) activities.insert(ActivityType::CUDA);
+  const bool written = save_profile(path, activities, [&] {
+    work();
+    if (device.is_cuda()) torch::cuda::synchronize(device.index());
+  });
+  std::error_code error;
+  if (written) fs::rename(unfinished(path), path, error);
+  check(written && !error, "{}: the trace cannot be written", path.string());
 }
 
 }  // namespace remcaps

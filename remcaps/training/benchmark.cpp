@@ -1,12 +1,14 @@
 #include "remcaps/training/benchmark.h"
 
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <functional>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/profile.h"
+#include "remcaps/base/progress.h"
 #include "remcaps/base/torch_compat.h"
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/catalog.h"
@@ -24,6 +26,17 @@ namespace {
 constexpr int64_t kCpuBatches = 8, kGpuBatches = 64;
 constexpr int kWarmUps = 2, kGraphWarmUps = 6;  // a step is recorded after a few
 constexpr int kTracedPieces = 4;
+
+// A search is dozens of passes: one is enough, and on a CPU search_work() makes do with a pass.
+int warm_ups(const BenchmarkOptions& options) {
+  if (options.task == BenchmarkTask::kSearch) return options.device.is_cuda() ? 1 : 0;
+  const bool records = options.task == BenchmarkTask::kTrain && has_device_graphs(options.device);
+  return records ? kGraphWarmUps : kWarmUps;
+}
+
+int traced_pieces(const BenchmarkOptions& options) {
+  return options.task == BenchmarkTask::kSearch ? 1 : kTracedPieces;
+}
 
 Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
   std::vector<int64_t> shape = catalog_entry(recipe.dataset.name).shape;
@@ -127,6 +140,8 @@ Work search_work(const Setup& setup) {
     options.batch = search_batch(setup.model, setup.device);
     pass = std::make_shared<EvaluationPass>(setup.model, setup.source, options,
                                             setup.recipe.cuda_graph);
+  } else {
+    evaluate_margin_loss(setup.model, setup.source, options);  // the warm-up
   }
   return [setup, parameters, start, options, pass](PhaseClock* clock) {
     {
@@ -166,12 +181,14 @@ Work work_of(BenchmarkTask task, const Setup& setup) {
 // Runs pieces of work for so many seconds, at least one. Returns the batches and the seconds.
 std::pair<int64_t, double> run_for(double seconds, const Work& work, torch::Device device,
                                    PhaseClock* clock) {
+  Progress bar("measuring", std::llround(1000 * seconds));
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
   int64_t batches = 0;
   if (clock != nullptr) clock->skip();
   do {
+    bar.update(std::llround(1000 * elapsed()));
     batches += work(clock);
   } while (elapsed() < seconds);
   if (device.is_cuda()) torch::cuda::synchronize(device.index());
@@ -218,6 +235,7 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
     throw UsageError(
         "--precision bf16 is for a GPU, or on a CPU with AMX for infer and search with fused "
         "kernels; here convolutions are float32");
+  if (!options.trace.empty()) prepare_profile(options.trace);
   context->load_pretrained = false;
   apply_runtime_options(recipe);
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));
@@ -238,9 +256,18 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   const Work work =
       work_of(options.task,
               {.recipe = recipe, .model = *model, .source = source, .device = options.device});
-  const bool records = options.task == BenchmarkTask::kTrain && has_device_graphs(options.device);
-  for (int i = 0; i < (records ? kGraphWarmUps : kWarmUps); ++i) work(nullptr);
-  const auto [steps, seconds] = run_for(options.seconds, work, options.device, nullptr);
+  {
+    Progress bar("warming up", warm_ups(options));
+    for (int i = 0; i < warm_ups(options); ++i) {
+      bar.update(i);
+      work(nullptr);
+    }
+  }
+  PhaseClock clock(options.device);
+  // On a CPU a clock takes no time, and a second search would take much.
+  const bool at_once = options.task == BenchmarkTask::kSearch && options.device.is_cpu();
+  const auto [steps, seconds] =
+      run_for(options.seconds, work, options.device, at_once ? &clock : nullptr);
   BenchmarkResult result;
   result.peak_memory_mib = memory.mebibytes();
   result.steps = steps;
@@ -248,12 +275,12 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   result.images_per_s = 1000 * static_cast<double>(recipe.train.batch) / result.step_ms;
 
   if (!options.trace.empty())
-    write_profile(options.trace, options.device, [&work] {
-      for (int i = 0; i < kTracedPieces; ++i) work(nullptr);
+    write_profile(options.trace, options.device, [&] {
+      for (int i = 0; i < traced_pieces(options); ++i) work(nullptr);
     });
 
-  PhaseClock clock(options.device);
-  const int64_t clocked = run_for(options.seconds / 4, work, options.device, &clock).first;
+  const int64_t clocked =
+      at_once ? steps : run_for(options.seconds / 4, work, options.device, &clock).first;
   for (const auto& [phase, spent] : clock.phases())
     result.phases_ms.emplace_back(phase, 1000 * spent / static_cast<double>(clocked));
   return result;

@@ -20,11 +20,14 @@ enum class BenchmarkTask {
 struct BenchmarkOptions {
   BenchmarkTask task = BenchmarkTask::kTrain;
   torch::Device device = torch::kCPU;
-  double seconds = 5;  ///< measured without phases; those take another quarter of it
+  /// Of measuring, and at least one step, pass or search. Phases take another quarter of it, but
+  /// for a search on a CPU, where they are timed at the same time.
+  double seconds = 5;
   /// A trained network whose weights to use; none: random ones. Inference then skips what pruning
   /// took, as it does outside of a benchmark.
   const LoadedRun* trained = nullptr;
-  std::filesystem::path trace;  ///< where a timeline of a few pieces of work goes; empty: none
+  /// Where a timeline of a few steps or passes, or of one search, goes; empty: none.
+  std::filesystem::path trace;
 };
 
 struct BenchmarkResult {

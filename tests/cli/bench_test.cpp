@@ -86,6 +86,21 @@ TEST_F(BenchTest, TakesTheRecipesKeysAndPrintsForPeople) {
   EXPECT_THAT(result.out, ::testing::HasSubstr("peak memory"));
 }
 
+TEST_F(BenchTest, ATimelineIsWrittenOrRefusedBeforeAnythingIsMeasured) {
+  write_atomically(folder_ / "trace.json", "an older one");
+  const ProgramResult result = bench("train", {"--trace", "trace.json"});
+  const std::string file = read_file(folder_ / "trace.json");
+  if (result.exit_code == 0) {
+    EXPECT_THAT(file, ::testing::HasSubstr("traceEvents"));
+  } else {
+    expect_one_line(result, 2, "trace.json: no trace can be written; this libtorch (");
+    EXPECT_EQ(file, "an older one");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "trace.json.tmp"));
+  std::filesystem::create_directory(folder_ / "taken");
+  expect_one_line(bench("train", {"--trace", "taken"}), 1, "taken: a folder");
+}
+
 TEST_F(BenchTest, WrongNamesAreOneLineAndExitCodeTwo) {
   expect_one_line(remcaps({"bench", "train", "--model", "eff-capnet"}), 2,
                   "did you mean eff-capsnet?");
