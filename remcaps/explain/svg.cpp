@@ -58,11 +58,11 @@ std::string escape_xml(std::string_view text) {
   return out;
 }
 
-double text_width(std::string_view text, double size) {
+double text_width(std::string_view text, double size, bool bold) {
   // UTF-8 continuation bytes have no width of their own.
   const auto letters = std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; });
-  return static_cast<double>(letters) * size * 0.56;
+  return static_cast<double>(letters) * size * (bold ? 0.66 : 0.56);
 }
 
 void Svg::line(double x1, double y1, double x2, double y2, const Stroke& stroke) {

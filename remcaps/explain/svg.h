@@ -63,6 +63,6 @@ class Svg {
 };
 
 /// The width a text will roughly take.
-double text_width(std::string_view text, double size);
+double text_width(std::string_view text, double size, bool bold = false);
 
 }  // namespace remcaps

@@ -12,8 +12,8 @@ namespace remcaps {
 namespace {
 
 constexpr double kMargin = 16, kLayerGap = 84, kNameWidth = 74, kPicture = 84;
-// Names of the classes in the tree; bold letters are so much wider than others.
-constexpr double kLabelSize = 12, kLabelAngle = 35, kLabelOffset = 3, kBoldLetters = 1.12;
+// Names of the classes; those in the tree are bold.
+constexpr double kLabelSize = 12, kLabelAngle = 35, kLabelOffset = 3;
 
 struct Layout {
   double left = 0, right = 0, top = 0;
@@ -31,7 +31,7 @@ struct Layout {
     const double count = static_cast<double>(names.size());
     for (size_t n = 0; n < names.size(); ++n) {
       const double reach = kLabelOffset + std::cos(kLabelAngle * M_PI / 180) *
-                                              text_width(names[n], kBoldLetters * kLabelSize);
+                                              text_width(names[n], kLabelSize, /*bold=*/true);
       const double room = std::max(width - kMargin / 2 - reach, (left + width) / 2) - left;
       right = std::min(right, left + room * count / (static_cast<double>(n) + 0.5));
     }

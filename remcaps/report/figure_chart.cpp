@@ -58,7 +58,7 @@ class Scale {
       low -= low == 0 ? 0 : std::abs(low) * 0.05;
       high += high == 0 ? 1 : std::abs(high) * 0.05;
     }
-    ticks_ = nice_ticks(low, high);
+    ticks_ = nice_ticks(low, high, /*count=*/5, axis.whole ? 1 : 0);
     low_ = axis.low.value_or(ticks_.front());
     high_ = axis.high.value_or(ticks_.back());
     std::erase_if(ticks_, [&](double t) { return t < low_ - 1e-9 || t > high_ + 1e-9; });
@@ -226,7 +226,7 @@ std::string palette(size_t n) {
   return colours[n % colours.size()];
 }
 
-std::vector<double> nice_ticks(double low, double high, int count) {
+std::vector<double> nice_ticks(double low, double high, int count, double least_step) {
   const double raw = std::max(high - low, 1e-12) / count;
   const double decade = std::pow(10, std::floor(std::log10(raw)));
   double step = 10 * decade;
@@ -235,6 +235,7 @@ std::vector<double> nice_ticks(double low, double high, int count) {
       step = factor * decade;
       break;
     }
+  step = std::max(step, least_step);
   std::vector<double> ticks;
   const auto first = static_cast<int64_t>(std::floor(low / step + 1e-9));
   const auto last = static_cast<int64_t>(std::ceil(high / step - 1e-9));
@@ -244,7 +245,10 @@ std::vector<double> nice_ticks(double low, double high, int count) {
 }
 
 Svg draw_chart(const Chart& chart) {
-  Svg svg(chart.width, chart.height);
+  constexpr double kLeft = 62, kTitle = 13;
+  const double width =
+      std::max(chart.width, kLeft + text_width(chart.title, kTitle, /*bold=*/true) + 10);
+  Svg svg(width, chart.height);
   Extent x, left, right;
   for (const ChartBars& bars : chart.bars)
     for (const double value : bars.values)
@@ -257,12 +261,12 @@ Svg draw_chart(const Chart& chart) {
     for (const double value : line.y) (line.right ? right : left).add(value);
   }
 
-  Area area{62, chart.width - (has_right ? 64 : 18), 14, 0};
+  Area area{kLeft, width - (has_right ? 64 : 18), 14, 0};
   if (!chart.title.empty()) {
-    svg.text(area.left, 22, chart.title, {.size = 13, .bold = true});
+    svg.text(area.left, 22, chart.title, {.size = kTitle, .bold = true});
     area.top = 32;
   }
-  area.top = draw_legend(svg, chart, area.left, chart.width - 10, area.top) + 4;
+  area.top = draw_legend(svg, chart, area.left, width - 10, area.top) + 4;
   const double slot = chart.categories.empty()
                           ? 0
                           : (area.right - area.left) / static_cast<double>(chart.categories.size());
@@ -299,7 +303,7 @@ Svg draw_chart(const Chart& chart) {
 Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string& title,
             const std::string& subtitle) {
   check(!drawings.empty(), "figure {} has no drawings", title);
-  constexpr double kGap = 14;
+  constexpr double kGap = 14, kMargin = 16, kTitle = 17, kSubtitle = 12;
   columns = std::clamp<size_t>(columns, 1, drawings.size());
   const size_t rows = (drawings.size() + columns - 1) / columns;
   double cell = 0;
@@ -312,9 +316,11 @@ Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string&
   double total = head + 8;
   for (const double height : heights) total += height + kGap;
   const double width = static_cast<double>(columns) * (cell + kGap) + kGap;
-  Svg svg(std::max(width, text_width(title, 17) + 32), total);
-  if (!title.empty()) svg.text(16, 28, title, {.size = 17, .bold = true});
-  if (!subtitle.empty()) svg.text(16, 48, subtitle, {.size = 12, .opacity = 0.75});
+  const double heading =
+      std::max(text_width(title, kTitle, /*bold=*/true), text_width(subtitle, kSubtitle));
+  Svg svg(std::max(width, heading + 2 * kMargin), total);
+  if (!title.empty()) svg.text(kMargin, 28, title, {.size = kTitle, .bold = true});
+  if (!subtitle.empty()) svg.text(kMargin, 48, subtitle, {.size = kSubtitle, .opacity = 0.75});
   double y = head;
   for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < columns && r * columns + c < drawings.size(); ++c)

@@ -12,6 +12,7 @@ namespace remcaps {
 struct ChartAxis {
   std::string label = "";
   bool log = false;
+  bool whole = false;  ///< its values are whole numbers, and so are its ticks
   std::optional<double> low = {}, high = {};  ///< unset: what the data need, on round numbers
 };
 
@@ -40,15 +41,17 @@ struct Chart {
   double width = 540, height = 330;
 };
 
+/// Wider than asked for where its title needs it.
 Svg draw_chart(const Chart& chart);
 
 /// The palette's colour for the n-th set of data: readable on light and dark pages.
 std::string palette(size_t n);
 
-/// Round numbers from at most `low` to at least `high`, about `count` of them.
-std::vector<double> nice_ticks(double low, double high, int count = 5);
+/// Round numbers from at most `low` to at least `high`, about `count` of them, `least_step` or more
+/// apart.
+std::vector<double> nice_ticks(double low, double high, int count = 5, double least_step = 0);
 
-/// Drawings of equal width in columns, under a common title.
+/// Drawings of equal width in columns, under a common title that fits.
 Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string& title,
             const std::string& subtitle = "");
 

@@ -19,12 +19,12 @@ namespace {
 constexpr const char* kAccuracyColour = "#3f78c7";  // as in the paper: accuracy blue, entropy red
 constexpr const char* kEntropyColour = "#d2524f";
 
-Chart accuracy_and_entropy(const std::string& title, const std::string& x_label,
+Chart accuracy_and_entropy(const std::string& title, const ChartAxis& x_axis,
                            const std::vector<double>& x, const std::vector<double>& accuracy,
                            const std::vector<double>& entropy) {
   Chart chart;
   chart.title = title;
-  chart.x.label = x_label;
+  chart.x = x_axis;
   chart.y.label = "accuracy (%)";
   chart.right.label = "entropy (bits)";
   chart.right.low = 0.0;
@@ -61,8 +61,8 @@ Figure levels_figure(const FigureOptions& options) {
       table.add(run.label, k, report.accuracy_quantized, report.last().entropy,
                 report.last().median_keys);
     }
-    drawings.push_back(
-        draw_chart(accuracy_and_entropy(run.label, "quantization levels K", x, accuracy, entropy)));
+    drawings.push_back(draw_chart(accuracy_and_entropy(
+        run.label, {.label = "quantization levels K", .whole = true}, x, accuracy, entropy)));
   }
   return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
 }
@@ -108,10 +108,11 @@ Figure entropy_figure(const FigureOptions& options) {
     check(!x.empty(),
           "{}: no epoch has an entropy (metrics.every in the recipe was 0 or never due)",
           folder.metrics().string());
-    drawings.push_back(draw_chart(accuracy_and_entropy(labels[run], "epoch", x, percent, bits)));
+    drawings.push_back(draw_chart(
+        accuracy_and_entropy(labels[run], {.label = "epoch", .whole = true}, x, percent, bits)));
     if (pruned.back() > 0)
-      drawings.push_back(
-          draw_chart(accuracy_and_entropy("", "pruned parameters (%)", pruned, percent, bits)));
+      drawings.push_back(draw_chart(
+          accuracy_and_entropy("", {.label = "pruned parameters (%)"}, pruned, percent, bits)));
   }
   return {title, arrange(drawings, 2, title, "quantized couplings, test set"), std::move(table)};
 }
@@ -144,7 +145,7 @@ Figure sparsity_figure(const FigureOptions& options) {
       entropy.push_back(point.entropy);
     }
     drawings.push_back(draw_chart(accuracy_and_entropy(
-        "pruning: " + strategy, "pruned parameters (%)", x, accuracy, entropy)));
+        "pruning: " + strategy, {.label = "pruned parameters (%)"}, x, accuracy, entropy)));
   }
   return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
 }

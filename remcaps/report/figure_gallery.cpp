@@ -46,7 +46,7 @@ Svg draw_gallery(const Gallery& gallery) {
   const double bottom = kMargin + head + static_cast<double>(gallery.rows.size()) * row_height;
   const double wanted = left + static_cast<double>(columns) * (width + kGap) + kMargin;
   const double title_width =
-      std::max(text_width(gallery.title, 16), text_width(gallery.subtitle, 12));
+      std::max(text_width(gallery.title, 16, /*bold=*/true), text_width(gallery.subtitle, 12));
   Svg svg(std::max(wanted, title_width + 2 * kMargin), bottom + (gallery.colour_scale ? 48 : 8));
 
   svg.text(kMargin, kMargin + 12, gallery.title, {.size = 16, .bold = true});

@@ -119,9 +119,12 @@ FigureRun load_one_run(const FigureOptions& options, const std::string& figure) 
 
 void check_same_classes(const std::vector<FigureRun>& runs) {
   for (const FigureRun& run : runs)
-    check(run.run.class_names == runs[0].run.class_names,
-          "{} and {} have other classes ({} and {}): they cannot be compared class by class",
-          runs[0].label, run.label, runs[0].classes(), run.classes());
+    check(
+        run.run.class_names == runs[0].run.class_names,
+        "{} ({}, {} classes) and {} ({}, {} classes) do not have the same classes: they cannot be "
+        "compared class by class",
+        runs[0].label, runs[0].run.recipe.dataset.name, runs[0].classes(), run.label,
+        run.run.recipe.dataset.name, run.classes());
 }
 
 std::vector<int64_t> shown_images(const FigureOptions& options, const FigureRun& run, size_t most) {

@@ -27,6 +27,27 @@ TEST(Chart, TicksAreRoundAndCoverTheData) {
   EXPECT_GE(nice_ticks(3, 3).size(), 2u);
 }
 
+TEST(Chart, TicksOfWholeNumbersAreWhole) {
+  EXPECT_THAT(nice_ticks(1, 2, 5, 1), ElementsAre(1, 2));
+  EXPECT_THAT(nice_ticks(0.95, 1.05, 5, 1), ElementsAre(0, 1, 2));
+  EXPECT_THAT(nice_ticks(1, 50, 5, 1), ElementsAre(0, 10, 20, 30, 40, 50));
+  Chart epochs;
+  epochs.x.whole = true;
+  epochs.lines = {{.name = "entropy", .x = {1, 2}, .y = {10, 60}}};
+  EXPECT_THAT(draw_chart(epochs).str("epochs"), Not(HasSubstr(">1.2<")));
+}
+
+TEST(Chart, IsAsWideAsItsHeadings) {
+  const std::string title(80, 'x'), subtitle(300, 'x');
+  Chart chart;
+  chart.title = title;
+  EXPECT_GE(draw_chart(chart).width(), text_width(title, 13, /*bold=*/true));
+  const Svg small(100, 100);
+  EXPECT_GE(arrange({small}, 2, title).width(), text_width(title, 17, /*bold=*/true));
+  EXPECT_GE(arrange({small}, 2, title, subtitle).width(), text_width(subtitle, 12));
+  EXPECT_LT(arrange({small}, 2, "short").width(), 200);
+}
+
 TEST(Chart, DrawsBarsLinesAndTheirNames) {
   Chart chart;
   chart.title = "T & T";
@@ -103,6 +124,20 @@ TEST_F(Figures, RunsStandSideBySide) {
     const std::string csv = write(name, of({first, second}));
     EXPECT_THAT(csv, HasSubstr("tiny/layered")) << name;
     EXPECT_THAT(csv, HasSubstr("tiny/other")) << name;
+  }
+}
+
+TEST_F(Figures, RunsOfOtherClassesAreNotComparedClassByClass) {
+  std::vector<FigureRun> runs = load_figure_runs(of({runs_.layered(), runs_.layered("other")}));
+  check_same_classes(runs);
+  runs[1].run.recipe.dataset.name = "birds";
+  runs[1].run.class_names[0] = "owl";
+  try {
+    check_same_classes(runs);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("tiny/layered (folder, 3 classes) and tiny/other (birds, "));
   }
 }
 
