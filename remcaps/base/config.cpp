@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
@@ -131,11 +132,14 @@ void ConfigSection::adopt(const std::string& name, const ConfigSection& child) {
 }
 
 void ConfigSection::finish() const {
+  std::set<std::string> seen;
   for (const auto& entry : node_) {
     const std::string name = entry.first.IsScalar() ? entry.first.Scalar() : text_of(entry.first);
     if (std::find(known_.begin(), known_.end(), name) == known_.end())
       throw UsageError(
           fmt::format("{} is not a known key{}", describe(name), suggestion(name, known_)));
+    if (!seen.insert(name).second)
+      throw UsageError(fmt::format("{} is given a second time", describe(name)));
   }
 }
 
@@ -153,13 +157,25 @@ YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over) {
 
 namespace {
 
-// The first key in a node that is no name but a list, a section or nothing.
-std::optional<YAML::Node> nameless_key(const YAML::Node& node) {
+struct WrongKey {
+  int line;  ///< from 1
+  std::string problem;
+};
+
+// The first key in a node that is no name but a list, a section or nothing, or that its section
+// has had before: reading would silently take one of the two.
+std::optional<WrongKey> wrong_key(const YAML::Node& node) {
   if (!node.IsMap() && !node.IsSequence()) return std::nullopt;
+  std::set<std::string> names;
   for (const auto& entry : node) {
-    if (node.IsMap() && !entry.first.IsScalar()) return entry.first;
-    if (const auto inner = nameless_key(node.IsMap() ? entry.second : YAML::Node(entry)))
-      return inner;
+    if (node.IsMap()) {
+      const YAML::Node& key = entry.first;
+      const int line = key.Mark().line + 1;
+      if (!key.IsScalar()) return WrongKey{line, text_of(key) + " is no name of a key"};
+      if (!names.insert(key.Scalar()).second)
+        return WrongKey{line, text_of(key) + " is given a second time"};
+    }
+    if (auto inner = wrong_key(node.IsMap() ? entry.second : YAML::Node(entry))) return inner;
   }
   return std::nullopt;
 }
@@ -190,9 +206,8 @@ YAML::Node load_yaml(const std::string& path, int depth) {
   }
   if (!own || own.IsNull()) own = YAML::Node(YAML::NodeType::Map);
   if (!own.IsMap()) throw UsageError(fmt::format("{}: expected a file of keys and sections", path));
-  if (const auto key = nameless_key(own))
-    throw UsageError(
-        fmt::format("{}:{}: {} is no name of a key", path, key->Mark().line + 1, text_of(*key)));
+  if (const auto wrong = wrong_key(own))
+    throw UsageError(fmt::format("{}:{}: {}", path, wrong->line, wrong->problem));
   YAML::Node merged(YAML::NodeType::Map);
   if (const YAML::Node includes = own["include"]) {
     for (const auto& file : included_files(includes, path))
@@ -219,8 +234,8 @@ void set_yaml_path(YAML::Node& root, const std::string& assignment) {
   } catch (const YAML::Exception& error) {
     throw UsageError(fmt::format("--set {}: {}", assignment, error.msg));
   }
-  if (const auto key = nameless_key(value))
-    throw UsageError(fmt::format("--set {}: {} is no name of a key", assignment, text_of(*key)));
+  if (const auto wrong = wrong_key(value))
+    throw UsageError(fmt::format("--set {}: {}", assignment, wrong->problem));
   // Builds {a: {b: {c: value}}} from the inside out and merges it, so no alias can be shared.
   std::string path = assignment.substr(0, equals);
   while (true) {

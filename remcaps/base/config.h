@@ -51,7 +51,7 @@ class ConfigSection {
   /// Puts a finished nested section's resolved values into this one's.
   void adopt(const std::string& name, const ConfigSection& child);
 
-  /// Throws UsageError when the section holds a key that was never bound.
+  /// Throws UsageError when the section holds a key that was never bound, or one twice.
   void finish() const;
 
   /// Every bound key with the value it ended with.
@@ -75,7 +75,7 @@ class ConfigSection {
 
 /// Reads a YAML file and merges what it includes: `include: [base.yaml, ...]` (paths relative to
 /// the including file) are read first, in order; the file's own keys override theirs, section by
-/// section.
+/// section. UsageError names file and line of a key that a section of one file has twice.
 YAML::Node load_yaml_with_includes(const std::string& path);
 
 /// Merges `over` into `base`: maps merge key by key, everything else is replaced.

@@ -163,6 +163,31 @@ TEST(YamlIncludes, KeysThatAreNoNamesAreUsageErrorsWithTheirLine) {
               fmt::format("{}: include is {}; expected a file or a list of files", path, files));
 }
 
+TEST(YamlIncludes, AKeyGivenTwiceInOneFileIsAUsageErrorWithItsLine) {
+  testing::TemporaryFolder folder;
+  const auto path = (folder / "a.yaml").string();
+  const auto error = [&](const std::string& text) {
+    write_atomically(path, text);
+    return error_of([&] { load_yaml_with_includes(path); });
+  };
+  EXPECT_EQ(error("model: {name: a}\nseed: 1\nmodel: {name: b}\n"),
+            path + ":3: model is given a second time");
+  EXPECT_EQ(error("train:\n  lr: 1\n  \"lr\": 2\n"), path + ":3: lr is given a second time");
+  EXPECT_EQ(error("include: b.yaml\ninclude: c.yaml\n"),
+            path + ":2: include is given a second time");
+  // Another section, and an including file, may have a key of the same name.
+  write_atomically(folder / "base.yaml", "train: {lr: 1}\nmodel: {lr: 2}");
+  EXPECT_EQ(error("include: [base.yaml, base.yaml]\ntrain: {lr: 3}\n"), "no error");
+}
+
+TEST(ConfigSection, AKeyGivenTwiceIsAUsageError) {
+  ConfigSection section = section_of("iterations: 3\niterations: 5");
+  int64_t iterations = 1;
+  section.key("iterations", iterations, IntRange{1, 16});
+  EXPECT_EQ(error_of([&] { section.finish(); }),
+            "recipe mnist/dr.yaml: routing.iterations is given a second time");
+}
+
 TEST(ConfigSection, AKeyThatIsNoNameIsAUsageError) {
   EXPECT_EQ(error_of([&] { section_of("? [1]\n: 2").finish(); }),
             "recipe mnist/dr.yaml: routing.[1] is not a known key");
@@ -172,6 +197,8 @@ TEST(SetYamlPath, AKeyThatIsNoNameIsAUsageError) {
   YAML::Node root = YAML::Load("train: {lr: 0.1}");
   EXPECT_EQ(error_of([&] { set_yaml_path(root, "train={[1]: 2}"); }),
             "--set train={[1]: 2}: [1] is no name of a key");
+  EXPECT_EQ(error_of([&] { set_yaml_path(root, "train={lr: 1, lr: 2}"); }),
+            "--set train={lr: 1, lr: 2}: lr is given a second time");
 }
 
 TEST(SetYamlPath, ReachesIntoSectionsAndMakesMissingOnes) {
