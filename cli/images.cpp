@@ -36,9 +36,13 @@ class ImageList {
 
   void add_places(const std::string& word, const std::string& split,
                   const std::optional<std::vector<NumberRange>>& ranges) {
-    if (!ranges)
-      throw UsageError(fmt::format(
-          "{}: no such file; expected one, or images of the data set as in test:3,7,10..14", word));
+    if (!ranges) {
+      const bool places = word.find_first_not_of("0123456789,.-", split.size() + 1) == word.npos;
+      throw UsageError(fmt::format("{}: {} as in test:3,7,10..14", word,
+                                   places
+                                       ? "expected places and rising ranges of them,"
+                                       : "no such file; expected one, or images of the data set"));
+    }
     if (!data_) data_ = std::make_shared<const DataSplits>(run_.load_data(data_root_));
     const Dataset& images = data_->split(split);
     const auto read = [run = &run_, data = data_, split](int64_t place) {

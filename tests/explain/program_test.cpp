@@ -118,7 +118,10 @@ TEST_F(ExplainProgram, BadInputGetsOneLine) {
   expect_one_line({"explain", grid, "test:9"}, 1, "images 0 to 8");
   expect_one_line({"explain", grid, "tset:1"}, 2, "did you mean test?");
   for (const char* wrong : {"test:5..2", "test:0-1", "test:", "test:-1", "test:1,"})
-    expect_one_line({"explain", grid, wrong}, 2, "test:3,7,10..14");
+    expect_one_line(
+        {"explain", grid, wrong}, 2,
+        fmt::format("{}: expected places and rising ranges of them, as in test:3,7,10..14", wrong));
+  expect_one_line({"predict", grid, "c:boot.png"}, 2, "c:boot.png: no such file");
   expect_one_line({"explain", grid, "test:0,1..999999999999"}, 1, "images 0 to 8");
   expect_one_line({"explain", grid, "test:0", "--levels", "1"}, 2, "2 to 256");
   expect_one_line({"explain", grid, "test:0", "--range", "0"}, 2,
