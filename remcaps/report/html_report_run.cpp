@@ -115,6 +115,12 @@ nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize
   return layers;
 }
 
+// Which checkpoint the weights are. A file in the zoo is named after its network.
+std::string checkpoint_name(const LoadedRun& run) {
+  const bool exported = SafetensorsFile(run.weights).metadata().contains("card");
+  return exported ? "exported" : run.weights.stem().string();
+}
+
 nlohmann::json dictionary_of(const TreeImages& trees, int64_t classes, int64_t most,
                              ReportImages& images) {
   auto dictionary = nlohmann::json::array();
@@ -179,7 +185,7 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
   return {{"recipe", run.recipe.name},
           {"model", run.recipe.model},
           {"seed", run.recipe.train.seed},
-          {"checkpoint", run.weights.stem().string()},
+          {"checkpoint", checkpoint_name(run)},
           {"epoch", run.epoch},
           {"pruning", run.recipe.pruning["strategy"].as<std::string>("none")},
           {"accuracy", plain.accuracy},
@@ -216,6 +222,8 @@ nlohmann::json read_metrics(const fs::path& file) {
     for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
     if (!line.empty() && line.back() == ',') cells.emplace_back();
     if (number == 1) {
+      check(!cells.empty() && cells[0] == "epoch",
+            "{}: line 1 does not name the columns of a run's metrics, epoch first", file.string());
       names = cells;
       for (const auto& name : names) columns[name] = nlohmann::json::array();
       continue;
@@ -231,6 +239,7 @@ nlohmann::json read_metrics(const fs::path& file) {
       columns[names[c]].push_back(cell.empty() ? nlohmann::json(nullptr) : nlohmann::json(value));
     }
   }
+  check(!names.empty(), "{}: is empty; expected a run's metrics", file.string());
   return columns;
 }
 

@@ -216,6 +216,14 @@ TEST(ReadMetrics, NamesTheLineThatIsDamaged) {
   }
 }
 
+TEST(ReadMetrics, RefusesWhatIsNoMetricsFile) {
+  TemporaryFolder folder;
+  for (const char* text : {"", "\n", "garbage", "\x7f\x45\xff,\x01\n", "a,b\n1,2\n"}) {
+    write_atomically(folder / "metrics.csv", text);
+    EXPECT_THROW(read_metrics(folder / "metrics.csv"), Error) << text;
+  }
+}
+
 Dataset grey_images(int64_t count, int64_t side) {
   Dataset data;
   data.images = torch::arange(count).view({-1, 1, 1, 1}).expand({count, 1, side, side});
@@ -340,6 +348,20 @@ TEST_F(HtmlReport, ThePaperStandsBesideItsOwnExperimentsOnly) {
             (json{{"train.lr", "9"}, {"model.routing.algorithm", "scaled-distance"}}));
   EXPECT_TRUE(run["paper"].is_null());
   EXPECT_TRUE(run_with({"pruning.strategy=lobster"})["paper"].is_null());
+}
+
+TEST_F(HtmlReport, NamesTheCheckpointOfARunAndWhatWasExported) {
+  const auto best = folder_ / "best.safetensors", small = folder_ / "small.safetensors";
+  std::filesystem::rename(weights("eff-capsnet", 1), best);
+  const SafetensorsFile file(best);
+  Metadata metadata = file.metadata();
+  metadata["card"] = "{}";
+  save_safetensors(small, file.load_all(), metadata);
+  const auto page = folder_ / "report.html";
+  write_html_report({best, small}, {}, torch::kCPU, page);
+  const json runs = data_of(read_file(page))["runs"];
+  EXPECT_EQ(runs[0]["checkpoint"], "best");
+  EXPECT_EQ(runs[1]["checkpoint"], "exported");
 }
 
 TEST_F(HtmlReport, TheCodesAreThoseOfTheDictionaries) {

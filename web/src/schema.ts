@@ -41,7 +41,7 @@ export interface Run {
   model: string;
   dataset: number; // place in Report.datasets
   seed: number;
-  checkpoint: string; // "best" or "last"
+  checkpoint: string; // "best", "last" or "epoch-0012" of a run, "exported", or a file's name
   epoch: number; // of the checkpoint, from 0
   pruning: string; // the strategy's name, "none" where nothing is pruned
 
