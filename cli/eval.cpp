@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -50,6 +51,38 @@ void print_layers(const Sparsity& sparsity, const DeadStructures& structures) {
              dead(structures.dead_capsules, structures.capsules, "child capsules"));
 }
 
+// A line for each class. Names too long to stand over the confusion matrix's columns have numbers.
+void print_classes(const std::vector<std::string>& names, const torch::Tensor& confusion) {
+  constexpr size_t kWidest = 20;  // more classes would not fit a screen; --json has it all
+  constexpr size_t kColumn = 5;
+  const auto accuracy = per_class_accuracy(confusion);
+  const auto matrix = rows(confusion);
+  const bool show_matrix = matrix.size() <= kWidest;
+  const bool number = show_matrix && std::any_of(names.begin(), names.end(), [](const auto& name) {
+                        return name.size() > kColumn;
+                      });
+  std::vector<std::string> labels;
+  size_t width = std::string("class").size();
+  for (size_t k = 0; k < matrix.size(); ++k) {
+    labels.push_back(number ? fmt::format("{} = {}", names[k], k) : names[k]);
+    width = std::max(width, labels.back().size());
+  }
+  fmt::print("\n{:>{}}  accuracy", "class", width);
+  if (show_matrix) {
+    fmt::print("  images predicted as each class\n{:{}}", "",
+               width + std::string("  100.00 %").size());
+    for (size_t k = 0; k < matrix.size(); ++k)
+      fmt::print(" {:>{}}", number ? std::to_string(k) : names[k], kColumn);
+  }
+  fmt::print("\n");
+  for (size_t k = 0; k < matrix.size(); ++k) {
+    fmt::print("{:>{}}  {:6.2f} %", labels[k], width, accuracy[k] * 100);
+    if (show_matrix)
+      for (const int64_t count : matrix[k]) fmt::print(" {:{}}", count, kColumn);
+    fmt::print("\n");
+  }
+}
+
 void print_measurement_table(const LoadedRun& run, const RunOptions& options,
                              const SplitMeasurement& measurement, const Sparsity& sparsity) {
   const Evaluation& result = measurement.plain;
@@ -67,21 +100,7 @@ void print_measurement_table(const LoadedRun& run, const RunOptions& options,
              with_commas(sparsity.parameters), with_commas(sparsity.nonzero),
              sparsity.published() * 100, sparsity.overall() * 100);
 
-  // A matrix of more classes would not fit a screen; --json has it all.
-  constexpr size_t kWidest = 20;
-  const auto accuracy = per_class_accuracy(result.confusion);
-  const auto matrix = rows(result.confusion);
-  size_t width = 5;
-  for (const auto& name : run.class_names) width = std::max(width, name.size());
-  const bool show_matrix = matrix.size() <= kWidest;
-  fmt::print("\n{:>{}}  accuracy{}\n", "class", width,
-             show_matrix ? "  images predicted as each class" : "");
-  for (size_t k = 0; k < matrix.size(); ++k) {
-    fmt::print("{:>{}}  {:6.2f} %", run.class_names[k], width, accuracy[k] * 100);
-    if (show_matrix)
-      for (const int64_t count : matrix[k]) fmt::print(" {:5}", count);
-    fmt::print("\n");
-  }
+  print_classes(run.class_names, result.confusion);
   if (sparsity.published() > 0) print_layers(sparsity, count_dead_structures(*run.model));
 }
 

@@ -60,6 +60,10 @@ TEST_F(TrainedRun, TrainEvalPredictAgree) {
   const ProgramResult table = remcaps({"eval", run_, "--split", "validation"});
   ASSERT_EQ(table.exit_code, 0) << table.err;
   EXPECT_THAT(table.out, HasSubstr("accuracy"));
+  // Numbers over the columns of the confusion matrix, names with theirs before its rows.
+  EXPECT_THAT(table.out,
+              HasSubstr("     0     1     2     3     4     5     6     7     8     9\n"));
+  EXPECT_THAT(table.out, HasSubstr("Ankle boot = 9 "));
 }
 
 TEST_F(TrainedRun, EvalComputesInThePrecisionAskedFor) {
