@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
@@ -49,11 +50,14 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
   return message;
 }
 
+ExitCode output_failed(int error) {
+  fmt::print(stderr, "remcaps: stdout: cannot write: {}\n", std::strerror(error));
+  return kFailed;
+}
+
 // What was printed may still lie in a buffer: a full disk must not look like success.
 ExitCode finish_output() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return kFine;
-  fmt::print(stderr, "remcaps: stdout: cannot write: {}\n", std::strerror(errno));
-  return kFailed;
+  return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? kFine : output_failed(errno);
 }
 
 }  // namespace
@@ -107,6 +111,10 @@ int main(int argc, char** argv) {
     return kWrongUsage;
   } catch (const c10::Error& error) {
     fmt::print(stderr, "remcaps: {}\n", remcaps::first_line(error.what_without_backtrace()));
+    return kFailed;
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return output_failed(error.code().value());  // fmt's own
+    fmt::print(stderr, "remcaps: {}\n", error.what());
     return kFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "remcaps: {}\n", error.what());

@@ -82,8 +82,11 @@ SourceData read_prepared(const fs::path& path, const std::string& name) {
   try {
     source.class_names = json::parse(value("class_names")).get<std::vector<std::string>>();
     source.missing = json::parse(value("missing")).get<std::map<std::string, std::string>>();
-  } catch (const json::exception& error) {
-    fail("{}: damaged metadata: {}", path.string(), error.what());
+  } catch (const json::exception&) {
+    fail(
+        "{}: damaged metadata: its class_names are no list of names, or its missing no texts by "
+        "name",
+        path.string());
   }
   const auto classes = static_cast<int64_t>(source.class_names.size());
   source.train = read_part(file, "train", classes);

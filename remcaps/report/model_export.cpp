@@ -169,8 +169,9 @@ std::string card_text(const fs::path& weights) {
         "again.\n",
         name.substr(name.find(':') + 1), card_rows(numbers),
         human_bytes(static_cast<double>(fs::file_size(weights))), name);
-  } catch (const json::exception& error) {
-    fail("{}: the card in its metadata is damaged: {}", weights.string(), error.what());
+  } catch (const json::exception&) {
+    fail("{}: the card in its metadata lacks a value, or has one of another kind",
+         weights.string());
   }
 }
 

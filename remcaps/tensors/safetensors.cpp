@@ -36,6 +36,7 @@ constexpr std::array<TypeName, 10> kTypes = {{{"F64", torch::kFloat64},
                                               {"BOOL", torch::kBool}}};
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr const char* kMetadata = "__metadata__";
 
 uint64_t read_length(const char* bytes) {
   uint64_t length = 0;
@@ -85,9 +86,15 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
   json header;
   try {
     header = json::parse(mapping_->bytes + 8, mapping_->bytes + data_begin_);
-    check(header.is_object(), "{}: the header is not a JSON object", name);
+  } catch (const json::parse_error& error) {
+    fail("{}: the header is not JSON (byte {} of the file)", name, 8 + error.byte);
+  }
+  check(header.is_object(), "{}: the header is not a JSON object", name);
+  std::string reading;
+  try {
     for (const auto& [key, value] : header.items()) {
-      if (key == "__metadata__") {
+      reading = key;
+      if (key == kMetadata) {
         metadata_ = value.get<Metadata>();
         continue;
       }
@@ -113,10 +120,12 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
             name, key, fmt::join(entry.shape, ", "), bytes, entry.end - entry.begin);
       entries_.emplace(key, std::move(entry));
     }
-    check_tiles(data_size);
-  } catch (const json::exception& error) {
-    fail("{}: broken header: {}", name, error.what());
+  } catch (const json::exception&) {
+    fail(
+        "{}: broken header: {} is not {}", name, reading,
+        reading == kMetadata ? "a text for every key" : "a tensor's dtype, shape and data_offsets");
   }
+  check_tiles(data_size);
 }
 
 // One tensor after the other, without a hole: each byte belongs to one of them.
@@ -186,7 +195,7 @@ TensorMap SafetensorsFile::load_all() const {
 void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                       const Metadata& metadata) {
   json header = json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  if (!metadata.empty()) header[kMetadata] = metadata;
   std::vector<torch::Tensor> ordered;
   // Wide types first, so that every tensor of the file is aligned to its element.
   std::vector<const TensorMap::value_type*> entries;

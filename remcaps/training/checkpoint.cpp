@@ -40,7 +40,7 @@ const std::string& metadata_value(const SafetensorsFile& file, const std::string
 json parse_json(const SafetensorsFile& file, const std::string& key) {
   try {
     return json::parse(metadata_value(file, key));
-  } catch (const json::exception& error) {
+  } catch (const json::exception&) {
     fail("{}: its metadata \"{}\" is not valid JSON", file.path().string(), key);
   }
 }
@@ -207,8 +207,9 @@ RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner&
     progress.seconds = values.at("seconds");
     adam_steps = values.at("adam_steps");
     sums.images = values.at("images");
-  } catch (const json::exception& error) {
-    fail("{}: its metadata is damaged: {}", path.string(), error.what());
+  } catch (const json::exception&) {
+    fail("{}: its metadata \"progress\" lacks a number, or has something else in its place",
+         path.string());
   }
   load_weights(model, with_prefix(tensors, "model."), path.string());
   adam.load_state(with_prefix(tensors, "adam."), adam_steps);

@@ -83,7 +83,12 @@ TEST(Safetensors, HostileHeadersAreRejected) {
     EXPECT_THAT(error_of(path), HasSubstr(message)) << header;
   };
   reject("[1, 2]  ", 0, "not a JSON object");
-  reject("{\"x\": {\"dtype\": \"F32\"", 0, "broken header");
+  reject("{\"x\": {\"dtype\": \"F32\"", 0, "the header is not JSON (byte 30 of the file)");
+  reject("{\"x\xff\": 1}", 0, "the header is not JSON (byte 12 of the file)");
+  reject(R"({"x":{"dtype":"F32","shape":[1]}})", 0,
+         "broken header: x is not a tensor's dtype, shape and data_offsets");
+  reject(R"({"x":7})", 0, "broken header: x is not a tensor's dtype, shape and data_offsets");
+  reject(R"({"__metadata__":{"a":1}})", 0, "__metadata__ is not a text for every key");
   reject(R"({"x":{"dtype":"F99","shape":[1],"data_offsets":[0,4]}})", 4, "unknown type F99");
   reject(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4,
          "more than the file holds");
