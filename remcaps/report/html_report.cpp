@@ -153,7 +153,12 @@ HtmlReportSummary write_html_report(const std::vector<fs::path>& paths,
   check(!paths.empty(), "a report needs at least one run");
   prepare_output(file);
   std::vector<LoadedRun> runs;
-  for (const fs::path& path : paths) runs.push_back(load_run(path, device));
+  auto metrics = nlohmann::json::array();
+  for (const fs::path& path : paths) {
+    runs.push_back(load_run(path, device));
+    metrics.push_back(fs::is_directory(path) ? read_metrics(RunFolder::open(path).metrics())
+                                             : nlohmann::json::object());
+  }
 
   // Which runs share images has to be known before the first one is measured: they share the room
   // for them, too.
@@ -200,9 +205,7 @@ HtmlReportSummary write_html_report(const std::vector<fs::path>& paths,
     // Another experiment is not the paper's any more.
     json["paper"] = other_experiment(changed).empty() ? paper_numbers(runs[r].recipe, options.split)
                                                       : nlohmann::json(nullptr);
-    json["metrics"] = {{"columns", fs::is_directory(paths[r])
-                                       ? read_metrics(RunFolder::open(paths[r]).metrics())
-                                       : nlohmann::json::object()}};
+    json["metrics"] = {{"columns", std::move(metrics[r])}};
     measured.push_back(std::move(json));
   }
   auto datasets = nlohmann::json::array();

@@ -30,8 +30,10 @@ RunResult read_summary(const fs::path& file) {
     result.summary = json::parse(read_file(file));
     result.recipe = result.summary.at("recipe");
     result.seed = result.summary.at("seed");
-  } catch (const json::exception& error) {
-    fail("{}: not a run's summary: {}", file.string(), error.what());
+  } catch (const json::parse_error& error) {
+    fail("{}: not JSON (byte {})", file.string(), error.byte);
+  } catch (const json::exception&) {
+    fail("{}: not a run's summary (no recipe, no seed)", file.string());
   }
   return result;
 }
@@ -45,8 +47,8 @@ void note_changes(RunResult& run, RecipeChanges& changes) {
     if (!summary.contains("changed") && summary.contains("options"))
       summary["changed"] = changes.of(run.recipe, summary.at("options").get<OptionMap>());
     run.changed = summary.value("changed", OptionMap());
-  } catch (const json::exception& error) {
-    fail("{}: not the options of a run: {}", run.place.string(), error.what());
+  } catch (const json::exception&) {
+    fail("{}: options that are none of a recipe's", run.place.string());
   }
 }
 
