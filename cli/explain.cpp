@@ -25,6 +25,10 @@ struct ExplainCommand {
   bool json = false;
 };
 
+std::string class_name(const LoadedRun& run, const Answer& answer) {
+  return run.class_names.at(static_cast<size_t>(answer.predicted));
+}
+
 void run_explain(ExplainCommand command) {
   std::vector<int64_t> levels;
   if (!command.levels.empty()) levels = parse_levels(command.levels);
@@ -39,17 +43,23 @@ void run_explain(ExplainCommand command) {
   for (const ImageInput& input : list_images(run, command.images, command.place.data)) {
     const Explanation explanation =
         explain_image(run, input.read(), command.options, command.out / input.stem);
-    const std::string name = run.class_names.at(static_cast<size_t>(explanation.predicted));
+    const Answer &plain = explanation.plain, &quantized = explanation.quantized;
+    const std::string name = class_name(run, plain);
     std::vector<std::string> files;
     for (const auto& file : explanation.files) files.push_back(file.string());
     all.push_back({{"image", input.name},
                    {"class", name},
-                   {"activation", explanation.activation},
+                   {"activation", plain.activation},
+                   {"quantized",
+                    {{"class", class_name(run, quantized)}, {"activation", quantized.activation}}},
                    {"files", files}});
     if (input.label) all.back()["label"] = *input.label;
     if (!command.json)
-      fmt::print("{}  {} {:.3f}{}\n{}", input.name, name, explanation.activation,
-                 input.remark(name),
+      fmt::print("{}  {} {:.3f}{}{}\n{}", input.name, name, plain.activation, input.remark(name),
+                 plain.predicted == quantized.predicted
+                     ? ""
+                     : fmt::format("; with quantized couplings {} {:.3f}",
+                                   class_name(run, quantized), quantized.activation),
                  files.empty() ? "  nothing to show: no grid, no decoder, too many capsules for a "
                                  "parse tree\n"
                                : fmt::format("  {}\n", fmt::join(files, "\n  ")));
@@ -95,9 +105,10 @@ void add_explain(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
       "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png test:0..9\n\n"
-      "Without --saliency, --tree and --perturb it writes all the network can show. It computes "
-      "in\n"
-      "float32, whatever precision the run was trained in.");
+      "Without --saliency, --tree and --perturb it writes all the network can show. The class it\n"
+      "prints is that of `predict`; pictures are of the class with quantized couplings, which it\n"
+      "names too where that is another (--levels 0 quantizes none). It computes in float32,\n"
+      "whatever precision the run was trained in.");
   command->callback([options] { run_explain(*options); });
 }
 

@@ -1,5 +1,7 @@
 #include "remcaps/explain/explain.h"
 
+#include <fmt/ranges.h>
+
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/explain/perturb.h"
@@ -27,6 +29,22 @@ bool has_drawable_tree(const Forward& forward) {
   return forward.activations.size(1) <= kMostNodesPerLayer;
 }
 
+Answer answer_of(const Forward& forward) {
+  const int64_t predicted = predicted_classes(forward)[0].item<int64_t>();
+  return {predicted, forward.activations[0][predicted].item<double>()};
+}
+
+bool quantizes(const QuantizeOptions& quantize) {
+  return std::any_of(quantize.levels.begin(), quantize.levels.end(),
+                     [](int64_t k) { return k > 0; });
+}
+
+// "K = 11", "K = 11, 6": one for all routing layers, or one for each.
+std::string levels_text(const QuantizeOptions& quantize) {
+  return quantizes(quantize) ? fmt::format("K = {}", fmt::join(quantize.levels, ", "))
+                             : "unquantized";
+}
+
 fs::path with_suffix(const fs::path& stem, const std::string& suffix) {
   return stem.string() + suffix;
 }
@@ -34,10 +52,12 @@ fs::path with_suffix(const fs::path& stem, const std::string& suffix) {
 // Writes one image's explanation, file by file.
 class Writer {
  public:
-  Writer(const LoadedRun& run, const torch::Tensor& image, const Forward& forward, fs::path stem)
+  // plain: the answer without quantization, of which there is no picture.
+  Writer(const LoadedRun& run, const torch::Tensor& image, const Forward& forward, Answer plain,
+         fs::path stem)
       : run_(run), image_(image), forward_(forward), stem_(std::move(stem)) {
-    result_.predicted = predicted_classes(forward)[0].item<int64_t>();
-    result_.activation = forward.activations[0][result_.predicted].item<double>();
+    result_.plain = plain;
+    result_.quantized = answer_of(forward);
   }
 
   void saliency(const std::string& layer) {
@@ -56,25 +76,27 @@ class Writer {
       raw[fmt::format("cells.{}", g)] = maps.cells[g][0].contiguous();
     save_safetensors(add("-saliency.safetensors"), raw,
                      {{"layer", maps.layer},
-                      {"predicted_class", class_name()},
+                      {"predicted_class", class_name(result_.quantized)},
                       {"network", run_.model->name()}});
   }
 
   void tree(const TreeOptions& options) {
-    const ParseTree tree = parse_tree(capsule_layers(forward_, 0), {result_.predicted}, options);
+    const ParseTree tree =
+        parse_tree(capsule_layers(forward_, 0), {result_.quantized.predicted}, options);
     const Svg drawing = draw_tree(
-        tree, {.title = fmt::format("{} ({:.3f})", class_name(), result_.activation),
-               .subtitle = fmt::format("{}: {} capsules, {} connections", run_.recipe.name,
-                                       tree.nodes_in_tree(), tree.edges.size()),
+        tree, {.title = tree_title(),
+               .subtitle = fmt::format("{}, {}: {} capsules, {} connections", run_.recipe.name,
+                                       levels_text(run_.recipe.quantize), tree.nodes_in_tree(),
+                                       tree.edges.size()),
                .class_names = run_.class_names,
                .picture = png_data_uri(picture_of(image_[0]))});
     write_atomically(add("-tree.svg"), drawing.str("Parse tree of " + stem_.filename().string()));
   }
 
   void perturbations(double range) {
-    const Tensor images =
-        perturb(*run_.model, forward_.poses[0][result_.predicted], result_.predicted,
-                perturbation_offsets(range, kPerturbationSteps));
+    const int64_t predicted = result_.quantized.predicted;
+    const Tensor images = perturb(*run_.model, forward_.poses[0][predicted], predicted,
+                                  perturbation_offsets(range, kPerturbationSteps));
     std::vector<std::vector<Picture>> rows;
     for (int64_t d = 0; d < images.size(0); ++d) {
       std::vector<Picture> row;
@@ -91,10 +113,19 @@ class Writer {
   Picture picture_of(const Tensor& normalised) const {
     return to_picture(normalised, run_.context.mean, run_.context.std);
   }
-  std::string class_name() const {
-    const size_t place = static_cast<size_t>(result_.predicted);
+  std::string class_name(const Answer& answer) const {
+    const size_t place = static_cast<size_t>(answer.predicted);
     return place < run_.class_names.size() ? run_.class_names[place]
-                                           : std::to_string(result_.predicted);
+                                           : std::to_string(answer.predicted);
+  }
+  // Both answers where they differ: the tree is that of the one with quantized couplings.
+  std::string tree_title() const {
+    const auto text = [&](const Answer& answer) {
+      return fmt::format("{} ({:.3f})", class_name(answer), answer.activation);
+    };
+    const std::string title = text(result_.quantized);
+    if (result_.plain.predicted == result_.quantized.predicted) return title;
+    return fmt::format("{}; unquantized {}", title, text(result_.plain));
   }
   const fs::path& add(const std::string& suffix) {
     result_.files.push_back(with_suffix(stem_, suffix));
@@ -117,9 +148,11 @@ Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
   how.trace = true;
   how.quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   const Forward forward = run.model->forward(image, how);
+  const Answer plain =
+      answer_of(quantizes(run.recipe.quantize) ? run.model->forward(image) : forward);
   const bool everything = !options.saliency && !options.tree && !options.perturbations;
   if (stem.has_parent_path()) make_folder(stem.parent_path());
-  Writer writer(run, image, forward, stem);
+  Writer writer(run, image, forward, plain, stem);
   // What was asked for by name is tried in any case: its error says what is missing.
   const bool saliency = everything && (has_saliency(forward) || !options.layer.empty());
   if (options.saliency || saliency) writer.saliency(options.layer);

@@ -18,9 +18,15 @@ struct ExplainOptions {
   double range = 0.25;  ///< perturbations: how far each pose dimension is moved
 };
 
-struct Explanation {
+/// The class whose capsule is the longest.
+struct Answer {
   int64_t predicted = 0;
-  double activation = 0;                     ///< ||v_j|| of the predicted class
+  double activation = 0;  ///< ||v_j||
+};
+
+struct Explanation {
+  Answer plain;      ///< with the couplings as they are: what `predict` says
+  Answer quantized;  ///< with quantized couplings: what the pictures are of
   std::vector<std::filesystem::path> files;  ///< written
 };
 
@@ -30,8 +36,8 @@ struct Explanation {
 ///   <stem>-tree.svg                the parse tree
 ///   <stem>-perturbations.png       a row per pose dimension, 11 steps
 /// from one image, float32 [1, C, H, W], normalised, on the run's device. Couplings are quantized
-/// as the run's recipe says. Error where something was asked for by name that the network cannot
-/// show.
+/// as the run's recipe says, which may change the answer. Error where something was asked for by
+/// name that the network cannot show.
 Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
                           const ExplainOptions& options, const std::filesystem::path& stem);
 

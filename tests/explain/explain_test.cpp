@@ -33,12 +33,39 @@ class ExplainImage : public ::testing::Test {
 
 TEST_F(ExplainImage, WritesAllTheNetworkCanShow) {
   const Explanation explanation = explain(runs_.on_grid());
-  EXPECT_GE(explanation.predicted, 0);
-  EXPECT_LT(explanation.predicted, 3);
+  EXPECT_GE(explanation.plain.predicted, 0);
+  EXPECT_LT(explanation.plain.predicted, 3);
   ASSERT_EQ(explanation.files.size(), 4u);
   for (const auto& written : explanation.files) EXPECT_TRUE(std::filesystem::exists(written));
   EXPECT_EQ(explanation.files[0], file("-overlay.png"));
   EXPECT_THAT(read_file(file("-tree.svg")), HasSubstr("</svg>"));
+}
+
+TEST_F(ExplainImage, GivesTheAnswerWithAndWithoutQuantizedCouplings) {
+  LoadedRun run = load_run(runs_.layered(), torch::kCPU);
+  // Couplings of an untrained network are all near 1/3: two levels leave nothing but biases.
+  run.recipe.quantize.levels = {2};
+  ForwardOptions how;
+  how.quantizers = run.recipe.quantize.quantizers(2);
+  const BatchSource source = run.source(run.load_data(""), "test");
+  int64_t different = 0;
+  for (int64_t place = 0; place < source.size(); ++place) {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor image = source.evaluation_batch(place, 1).images;
+    const Explanation explanation = explain_image(run, image, {}, runs_.folder() / "picture");
+    const auto expect = [](const Answer& answer, const Forward& forward) {
+      EXPECT_EQ(answer.predicted, forward.activations[0].argmax().item<int64_t>());
+      EXPECT_NEAR(answer.activation, forward.activations.max().item<double>(), 1e-6);
+    };
+    expect(explanation.plain, run.model->forward(image));
+    expect(explanation.quantized, run.model->forward(image, how));
+    const bool same = explanation.plain.predicted == explanation.quantized.predicted;
+    EXPECT_EQ(
+        read_file(runs_.folder() / "picture-tree.svg").find("; unquantized") == std::string::npos,
+        same);
+    if (!same) ++different;
+  }
+  EXPECT_GT(different, 0);
 }
 
 TEST_F(ExplainImage, SomeImagesOfASplitAreAmongThemselvesWhatTheyAreAmongAll) {

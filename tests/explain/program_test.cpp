@@ -50,6 +50,34 @@ TEST_F(ExplainProgram, ExplainsFilesAndImagesOfTheDataSet) {
       EXPECT_TRUE(fs::exists(runs_.folder() / file.get<std::string>())) << file;
 }
 
+TEST_F(ExplainProgram, PrintsThePredictedClassAndTheQuantizedOneWhereItIsAnother) {
+  const std::string run = runs_.layered();
+  const auto of = [&](std::vector<std::string> arguments, const char* list) {
+    arguments.insert(arguments.end(), {"test:0..8", "--json"});
+    const ProgramResult result = remcaps(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out).at(list);
+  };
+  const auto predicted = of({"predict", run}, "predictions");
+  const auto explained = of({"explain", run, "--levels", "2"}, "explanations");
+  const ProgramResult printed = remcaps({"explain", run, "test:0..8", "--levels", "2"});
+  std::istringstream lines(printed.out);
+  size_t different = 0;
+  for (size_t i = 0; i < predicted.size(); ++i) {
+    EXPECT_EQ(explained[i]["class"], predicted[i]["class"]);
+    EXPECT_NEAR(explained[i]["activation"], predicted[i]["activation"].get<double>(), 1e-6);
+    const bool same = explained[i]["quantized"]["class"] == explained[i]["class"];
+    std::string line, files;
+    std::getline(lines, line);
+    std::getline(lines, files);
+    EXPECT_EQ(line.find("; with quantized couplings ") == std::string::npos, same) << line;
+    if (!same) ++different;
+  }
+  EXPECT_GT(different, 0u);
+  for (const auto& each : of({"explain", run, "--levels", "0"}, "explanations"))
+    EXPECT_EQ(each["class"], each["quantized"]["class"]);
+}
+
 TEST_F(ExplainProgram, NamesThatAreNotUtf8AreShownAsFarAsTheyAre) {
   write_png(runs_.folder() / "caf\xe9.png", torch::randint(0, 256, {18, 18, 3}, torch::kByte));
   for (const char* command : {"predict", "explain"}) {
