@@ -19,7 +19,6 @@ struct ExplainCommand {
   std::vector<std::string> images;
   std::filesystem::path out;
   std::string levels;
-  double threshold = -1;
   ExplainOptions options;
   PlaceOptions place;
   bool json = false;
@@ -29,13 +28,27 @@ std::string class_name(const LoadedRun& run, const Answer& answer) {
   return run.class_names.at(static_cast<size_t>(answer.predicted));
 }
 
+// An option about something that the others leave out would do nothing.
+void check_options(const ExplainOptions& options) {
+  const bool everything = !options.saliency && !options.tree && !options.perturbations;
+  const auto needs = [&](bool given, const char* option, bool asked_for, const char* flag) {
+    if (given && !everything && !asked_for)
+      throw UsageError(fmt::format("{}: without {} it changes nothing", option, flag));
+  };
+  needs(!options.layer.empty(), "--layer", options.saliency, "--saliency");
+  needs(options.tree_options.threshold.has_value(), "--threshold", options.tree, "--tree");
+  needs(options.tree_options.weak_edges, "--weak-edges", options.tree, "--tree");
+  needs(options.range.has_value(), "--range", options.perturbations, "--perturb");
+}
+
 void run_explain(ExplainCommand command) {
+  check_options(command.options);
   std::vector<int64_t> levels;
   if (!command.levels.empty()) levels = parse_levels(command.levels);
   LoadedRun run = load_run(command.run, parse_device(command.place.device));
   run.compute_in("float32");
   if (!levels.empty()) run.recipe.quantize.levels = levels;
-  if (command.threshold >= 0) command.options.tree_options.threshold = command.threshold;
+  std::vector<std::string> left_out;  // the same for every image
   nlohmann::json all = nlohmann::json::array();
   // Networks that are compared on the same images do not overwrite each other's pictures.
   if (command.out.empty())
@@ -60,15 +73,17 @@ void run_explain(ExplainCommand command) {
                      ? ""
                      : fmt::format("; with quantized couplings {} {:.3f}",
                                    class_name(run, quantized), quantized.activation),
-                 files.empty() ? "  nothing to show: no grid, no decoder, too many capsules for a "
-                                 "parse tree\n"
-                               : fmt::format("  {}\n", fmt::join(files, "\n  ")));
+                 files.empty() ? "" : fmt::format("  {}\n", fmt::join(files, "\n  ")));
+    left_out = explanation.left_out;
   }
   if (command.json)
     fmt::print("{}\n", json_text({{"model", run.recipe.model},
                                   {"dataset", run.recipe.dataset.name},
                                   {"weights", run.weights.string()},
-                                  {"explanations", all}}));
+                                  {"explanations", all},
+                                  {"left_out", left_out}}));
+  else if (!left_out.empty())
+    fmt::print("{}\n", fmt::join(left_out, "\n"));
 }
 
 }  // namespace
@@ -90,7 +105,7 @@ void add_explain(CLI::App& app) {
   command->add_option("--layer", options->options.layer,
                       "Saliency of this routing layer's children (default: the last on a grid)");
   command
-      ->add_option("--threshold", options->threshold,
+      ->add_option("--threshold", options->options.tree_options.threshold,
                    "Couplings above it are part of a tree (default: 1 / capsules of the layer)")
       ->check(between(0, 1));
   command->add_flag("--weak-edges", options->options.tree_options.weak_edges,
@@ -98,17 +113,19 @@ void add_explain(CLI::App& app) {
   command->add_option("--levels", options->levels,
                       "K of the quantizer: one, or one per routing layer (11,6); 0: none "
                       "(default: the recipe's)");
-  command->add_option("--range", options->options.range, "How far --perturb moves a dimension")
-      ->check(above_zero())
-      ->capture_default_str();
+  command
+      ->add_option(
+          "--range", options->options.range,
+          fmt::format("How far --perturb moves a dimension (default: {})", kPerturbationRange))
+      ->check(above_zero());
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
       "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png test:0..9\n\n"
-      "Without --saliency, --tree and --perturb it writes all the network can show. The class it\n"
-      "prints is that of `predict`; pictures are of the class with quantized couplings, which it\n"
-      "names too where that is another (--levels 0 quantizes none). It computes in float32,\n"
-      "whatever precision the run was trained in.");
+      "Without --saliency, --tree and --perturb it writes all the network can show, and says what\n"
+      "it cannot. The class it prints is that of `predict`; pictures are of the class with\n"
+      "quantized couplings, which it names too where that is another (--levels 0 quantizes none).\n"
+      "It computes in float32, whatever precision the run was trained in.");
   command->callback([options] { run_explain(*options); });
 }
 

@@ -18,15 +18,23 @@ namespace {
 constexpr int64_t kShownSide = 224;  // pixels a small image is enlarged to
 constexpr int64_t kPerturbationSteps = 11;
 
-bool has_saliency(const Forward& forward) {
-  return std::any_of(forward.routings.begin(), forward.routings.end(), has_place);
+// Why there is none; empty where there is one.
+std::string why_no_saliency(const Forward& forward) {
+  const auto& routings = forward.routings;
+  return std::any_of(routings.begin(), routings.end(), has_place) ? ""
+                                                                  : "its capsules lie on no grid";
 }
 
-bool has_drawable_tree(const Forward& forward) {
-  if (forward.routings.empty() || forward.routings.back().convolutional()) return false;
-  for (size_t l = first_tree_layer(forward.routings); l < forward.routings.size(); ++l)
-    if (forward.routings[l].child_activations.size(1) > kMostNodesPerLayer) return false;
-  return forward.activations.size(1) <= kMostNodesPerLayer;
+std::string why_no_tree(const Forward& forward) {
+  if (forward.routings.empty() || forward.routings.back().convolutional())
+    return "its class capsules are not fully connected";
+  const int64_t classes = forward.activations.size(1);
+  if (classes <= kMostNodesPerLayer) return "";
+  return fmt::format("{} classes (at most {} are drawn)", classes, kMostNodesPerLayer);
+}
+
+std::string why_no_perturbations(const CapsNet& model) {
+  return model.has_decoder() ? "" : "trained without a decoder";
 }
 
 Answer answer_of(const Forward& forward) {
@@ -107,6 +115,7 @@ class Writer {
     write_png(add("-perturbations.png"), enlarge(all, enlargement(all, 4 * kShownSide)));
   }
 
+  void leave_out(std::string line) { result_.left_out.push_back(std::move(line)); }
   Explanation take() { return std::move(result_); }
 
  private:
@@ -150,15 +159,27 @@ Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
   const Forward forward = run.model->forward(image, how);
   const Answer plain =
       answer_of(quantizes(run.recipe.quantize) ? run.model->forward(image) : forward);
-  const bool everything = !options.saliency && !options.tree && !options.perturbations;
-  if (stem.has_parent_path()) make_folder(stem.parent_path());
   Writer writer(run, image, forward, plain, stem);
-  // What was asked for by name is tried in any case: its error says what is missing.
-  const bool saliency = everything && (has_saliency(forward) || !options.layer.empty());
-  if (options.saliency || saliency) writer.saliency(options.layer);
-  if (options.tree || (everything && has_drawable_tree(forward))) writer.tree(options.tree_options);
-  if (options.perturbations || (everything && run.model->has_decoder()))
-    writer.perturbations(options.range);
+  const bool everything = !options.saliency && !options.tree && !options.perturbations;
+  // An option that changes something asks for it, too.
+  const auto shown = [&](bool by_name, bool option, const char* what, const std::string& why_not) {
+    if (!by_name && !everything) return false;
+    if (why_not.empty()) return true;
+    const std::string line = fmt::format("no {}: {}", what, why_not);
+    if (by_name || option) fail("{}: {}", run.model->name(), line);
+    writer.leave_out(line);
+    return false;
+  };
+  const bool saliency =
+      shown(options.saliency, !options.layer.empty(), "saliency map", why_no_saliency(forward));
+  const bool tree = shown(options.tree, options.tree_options != TreeOptions{}, "parse tree",
+                          why_no_tree(forward));
+  const bool perturbations = shown(options.perturbations, options.range.has_value(),
+                                   "perturbed reconstructions", why_no_perturbations(*run.model));
+  if (stem.has_parent_path()) make_folder(stem.parent_path());
+  if (saliency) writer.saliency(options.layer);
+  if (tree) writer.tree(options.tree_options);
+  if (perturbations) writer.perturbations(options.range.value_or(kPerturbationRange));
   return writer.take();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,14 @@
 
 namespace remcaps {
 
+constexpr double kPerturbationRange = 0.25;  ///< where no other is asked for
+
 struct ExplainOptions {
-  /// What to show; all three off: everything the network can.
+  /// What to show; all three off: everything the network can, and what the options below are about.
   bool saliency = false, tree = false, perturbations = false;
   std::string layer = "";  ///< saliency: routing layer to look at; empty: the last with a grid
   TreeOptions tree_options = {};
-  double range = 0.25;  ///< perturbations: how far each pose dimension is moved
+  std::optional<double> range = {};  ///< perturbations: how far each pose dimension is moved
 };
 
 /// The class whose capsule is the longest.
@@ -28,6 +31,8 @@ struct Explanation {
   Answer plain;      ///< with the couplings as they are: what `predict` says
   Answer quantized;  ///< with quantized couplings: what the pictures are of
   std::vector<std::filesystem::path> files;  ///< written
+  /// Where everything was asked for: what the network cannot show, and why.
+  std::vector<std::string> left_out;
 };
 
 /// Writes

@@ -21,6 +21,13 @@ std::vector<Tensor> layer_activations(const Forward& forward, size_t first) {
   return activations;
 }
 
+std::vector<std::vector<CapsuleGrid>> layer_grids(const Forward& forward, size_t first) {
+  std::vector<std::vector<CapsuleGrid>> grids;
+  for (size_t l = first; l < forward.routings.size(); ++l)
+    grids.push_back(forward.routings[l].grids);
+  return grids;
+}
+
 // A quantized coupling is a float: the level 0.1 of a child without a preference must not count as
 // above 1/10.
 constexpr double kRounding = 1e-6;
@@ -45,6 +52,7 @@ CapsuleLayers capsule_layers(const Forward& forward, int64_t image) {
   const size_t first = first_tree_layer(forward.routings);
   CapsuleLayers layers;
   layers.names = layer_names(forward.routings, first);
+  layers.grids = layer_grids(forward, first);
   for (const Tensor& activation : layer_activations(forward, first))
     layers.activations.push_back(on_cpu(activation[image]));
   for (size_t l = first; l < forward.routings.size(); ++l)
@@ -63,6 +71,7 @@ ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& ro
                      const TreeOptions& options) {
   ParseTree tree;
   tree.names = layers.names;
+  tree.grids = layers.grids;
   tree.roots = roots;
   const size_t depth = layers.activations.size();
   for (size_t l = 0; l < depth; ++l) {
@@ -112,6 +121,7 @@ void TreeAverage::add(const Forward& forward) {
   const auto sums = forward.activations.options().dtype(torch::kDouble).requires_grad(false);
   if (names_.empty()) {
     names_ = layer_names(forward.routings, first);
+    grids_ = layer_grids(forward, first);
     count_ = torch::zeros({class_count}, sums.dtype(torch::kLong));
     for (const Tensor& activation : activations)
       activations_.push_back(torch::zeros({class_count, activation.size(1)}, sums));
@@ -141,6 +151,7 @@ CapsuleLayers TreeAverage::mean(const std::function<Tensor(const Tensor&)>& pick
                                 double images) const {
   CapsuleLayers layers;
   layers.names = names_;
+  layers.grids = grids_;
   for (const Tensor& sum : activations_) layers.activations.push_back(on_cpu(pick(sum) / images));
   for (const Tensor& sum : couplings_) layers.couplings.push_back(on_cpu(pick(sum) / images));
   return layers;

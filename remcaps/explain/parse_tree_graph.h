@@ -15,6 +15,8 @@ struct CapsuleLayers {
   std::vector<std::string> names;   ///< "primary", then the routing layers' own names
   std::vector<Tensor> activations;  ///< ||u||, [n_l] each, on the CPU
   std::vector<Tensor> couplings;    ///< c between layers l and l + 1, [n_l, n_(l+1)] each, CPU
+  /// Of each layer but the last; empty for capsules without a place.
+  std::vector<std::vector<CapsuleGrid>> grids;
 
   int64_t size(size_t layer) const { return activations.at(layer).size(0); }
 };
@@ -31,6 +33,8 @@ struct TreeOptions {
   std::optional<double> threshold;
   /// Also show the connections at or below the threshold, as far as they are not zero.
   bool weak_edges = false;
+
+  bool operator==(const TreeOptions&) const = default;
 };
 
 struct TreeNode {
@@ -47,11 +51,12 @@ struct TreeEdge {
 };
 
 struct ParseTree {
-  std::vector<std::string> names;             ///< of the layers
-  std::vector<std::vector<TreeNode>> layers;  ///< first layer first
-  std::vector<double> thresholds;             ///< of the couplings into layer l; [0] is unused
-  std::vector<int64_t> roots;                 ///< class capsules it was backtracked from
-  std::vector<TreeEdge> edges;                ///< from the roots downwards
+  std::vector<std::string> names;               ///< of the layers
+  std::vector<std::vector<TreeNode>> layers;    ///< first layer first
+  std::vector<std::vector<CapsuleGrid>> grids;  ///< of each layer but the last, where it has some
+  std::vector<double> thresholds;               ///< of the couplings into layer l; [0] is unused
+  std::vector<int64_t> roots;                   ///< class capsules it was backtracked from
+  std::vector<TreeEdge> edges;                  ///< from the roots downwards
 
   int64_t nodes_in_tree() const;
 };
@@ -79,6 +84,7 @@ class TreeAverage {
   CapsuleLayers mean(const std::function<Tensor(const Tensor&)>& pick, double images) const;
 
   std::vector<std::string> names_;
+  std::vector<std::vector<CapsuleGrid>> grids_;
   std::vector<Tensor> activations_;  // [classes, n_l], float64
   std::vector<Tensor> couplings_;    // [classes, n_l, n_(l+1)], float64
   Tensor count_;                     // int64 [classes]

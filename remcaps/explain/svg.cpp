@@ -84,6 +84,12 @@ void Svg::rect(double x, double y, double width, double height, const std::strin
                  optional("fill-opacity", opacity, 1), closing("rect", title));
 }
 
+void Svg::ground(double x, double y, double width, double height) {
+  fmt::format_to(std::back_inserter(body_),
+                 "<rect class=\"page\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n", number(x),
+                 number(y), number(width), number(height));
+}
+
 void Svg::frame(double x, double y, double width, double height, const Stroke& stroke) {
   fmt::format_to(std::back_inserter(body_),
                  "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"none\"{}/>\n",

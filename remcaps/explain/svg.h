@@ -41,6 +41,8 @@ class Svg {
   void path(const std::string& path, const Stroke& stroke, const std::string& title = "");
   void rect(double x, double y, double width, double height, const std::string& fill,
             const std::string& title = "", double opacity = 1);
+  /// What lies below it does not show through.
+  void ground(double x, double y, double width, double height);
   void frame(double x, double y, double width, double height, const Stroke& stroke);
   void circle(double x, double y, double radius, const std::string& fill, const Stroke& outline,
               const std::string& title = "");

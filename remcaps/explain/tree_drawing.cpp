@@ -3,26 +3,35 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
+#include "remcaps/explain/capsule_tiles.h"
 #include "remcaps/explain/colour_map.h"
 
 namespace remcaps {
 
 namespace {
 
-constexpr double kMargin = 16, kLayerGap = 84, kNameWidth = 74, kPicture = 84;
+constexpr double kMargin = 16, kLayerGap = 84, kNameWidth = 74, kPicture = 84, kLegend = 44;
 // Names of the classes; those in the tree are bold.
 constexpr double kLabelSize = 12, kLabelAngle = 35, kLabelOffset = 3;
 
 struct Layout {
   double left = 0, right = 0, top = 0;
   size_t depth = 0;
+  size_t lowest = 0;                  // the first layer that is drawn
+  std::optional<CapsuleTiles> tiles;  // of that layer, where it is large
+  bool bundled = false;               // its edges: too many to be told apart
 
+  bool tiled(size_t layer) const { return tiles && layer == lowest; }
   double x(size_t count, int64_t index) const {
     return left + (right - left) * (static_cast<double>(index) + 0.5) / static_cast<double>(count);
   }
   double y(size_t layer) const { return top + kLayerGap * static_cast<double>(depth - 1 - layer); }
+  double bottom() const { return tiles ? tiles->bottom + 10 : y(lowest) + 24; }
   double radius(size_t count) const {
     return std::clamp((right - left) / static_cast<double>(count) * 0.36, 2.5, 9.0);
   }
@@ -43,30 +52,117 @@ std::string edge_colour(double coupling) {
   return to_hex(map_colour(0.34 + 0.46 * coupling));
 }
 
+struct Line {
+  double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
+  double coupling = 0;
+  std::string title;
+};
+
+Stroke edge_stroke(double coupling) {
+  const double strength = std::clamp(coupling, 0.0, 1.0);
+  return {.colour = edge_colour(strength),
+          .width = 0.8 + 4.2 * strength,
+          .opacity = 0.40 + 0.55 * strength};
+}
+
+Line single_line(const ParseTree& tree, const Layout& layout, const TreeEdge& edge) {
+  const size_t layer = static_cast<size_t>(edge.layer), from = static_cast<size_t>(edge.from);
+  const double x2 = layout.x(tree.layers[layer + 1].size(), edge.to), y2 = layout.y(layer + 1);
+  const std::string to =
+      fmt::format("{} {}: coupling {:.3f}", tree.names[layer + 1], edge.to, edge.coupling);
+  if (layout.tiled(layer)) {
+    const CapsuleTiles::Cell& cell = layout.tiles->cells[from];
+    return {cell.x, cell.y, x2, y2, edge.coupling, fmt::format("{} \u2192 {}", cell.name, to)};
+  }
+  return {layout.x(tree.layers[layer].size(), edge.from),
+          layout.y(layer),
+          x2,
+          y2,
+          edge.coupling,
+          fmt::format("{} {} \u2192 {}", tree.names[layer], edge.from, to)};
+}
+
+// One line for each tile and parent.
+void add_bundles(const ParseTree& tree, const Layout& layout, std::vector<Line>& lines) {
+  struct Bundle {
+    int64_t count = 0;
+    double sum = 0;
+  };
+  std::map<std::pair<size_t, int64_t>, Bundle> bundles;  // by tile and parent
+  for (const TreeEdge& edge : tree.edges) {
+    if (!layout.tiled(static_cast<size_t>(edge.layer))) continue;
+    Bundle& bundle = bundles[{layout.tiles->cells[static_cast<size_t>(edge.from)].tile, edge.to}];
+    ++bundle.count;
+    bundle.sum += edge.coupling;
+  }
+  const size_t above = layout.lowest + 1;
+  for (const auto& [ends, bundle] : bundles) {
+    const CapsuleTiles::Tile& tile = layout.tiles->tiles[ends.first];
+    lines.push_back({tile.x + tile.width / 2, tile.y,
+                     layout.x(tree.layers[above].size(), ends.second), layout.y(above),
+                     bundle.sum / static_cast<double>(tile.capsules),
+                     fmt::format("{} \u2192 {} {}: {} of {} capsules, their mean coupling {:.3f}",
+                                 tile.name, tree.names[above], ends.second, bundle.count,
+                                 tile.capsules, bundle.sum / static_cast<double>(bundle.count))});
+  }
+}
+
 void draw_edges(Svg& svg, const ParseTree& tree, const Layout& layout) {
-  // Strong edges last: they must not be covered.
-  std::vector<TreeEdge> edges = tree.edges;
-  std::sort(edges.begin(), edges.end(),
-            [](const TreeEdge& a, const TreeEdge& b) { return a.coupling < b.coupling; });
-  for (const TreeEdge& edge : edges) {
+  std::vector<Line> lines;
+  for (const TreeEdge& edge : tree.edges) {
     const size_t layer = static_cast<size_t>(edge.layer);
-    const double x1 = layout.x(tree.layers[layer].size(), edge.from), y1 = layout.y(layer);
-    const double x2 = layout.x(tree.layers[layer + 1].size(), edge.to), y2 = layout.y(layer + 1);
-    const double strength = std::clamp(edge.coupling, 0.0, 1.0), middle = (y1 + y2) / 2;
-    svg.path(fmt::format("M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", x1, y1, x1,
-                         middle, x2, middle, x2, y2),
-             {.colour = edge_colour(strength),
-              .width = 0.8 + 4.2 * strength,
-              .opacity = 0.40 + 0.55 * strength},
-             fmt::format("{} {} \u2192 {} {}: coupling {:.3f}", tree.names[layer], edge.from,
-                         tree.names[layer + 1], edge.to, edge.coupling));
+    if (layer < layout.lowest || (layout.bundled && layout.tiled(layer))) continue;
+    lines.push_back(single_line(tree, layout, edge));
+  }
+  if (layout.bundled) add_bundles(tree, layout, lines);
+  // Strong edges last: they must not be covered.
+  std::sort(lines.begin(), lines.end(),
+            [](const Line& a, const Line& b) { return a.coupling < b.coupling; });
+  for (const Line& line : lines) {
+    const double middle = (line.y1 + line.y2) / 2;
+    svg.path(fmt::format("M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", line.x1,
+                         line.y1, line.x1, middle, line.x2, middle, line.x2, line.y2),
+             edge_stroke(line.coupling), line.title);
+  }
+}
+
+void draw_tiles(Svg& svg, const CapsuleTiles& laid) {
+  for (const CapsuleTiles::Tile& tile : laid.tiles) {
+    svg.ground(tile.x, tile.y, tile.width, tile.height);
+    svg.rect(tile.x, tile.y, tile.width, tile.height, "currentColor", tile.name, 0.08);
+  }
+}
+
+void draw_cells(Svg& svg, const ParseTree& tree, const Layout& layout) {
+  const CapsuleTiles& laid = *layout.tiles;
+  std::vector<double> couplings(laid.cells.size(), 0);  // the strongest of each capsule
+  for (const TreeEdge& edge : tree.edges)
+    if (layout.tiled(static_cast<size_t>(edge.layer))) {
+      double& strongest = couplings[static_cast<size_t>(edge.from)];
+      strongest = std::max(strongest, edge.coupling);
+    }
+  for (size_t n = 0; n < couplings.size(); ++n) {
+    if (couplings[n] <= 0) continue;
+    const CapsuleTiles::Cell& cell = laid.cells[n];
+    const double activation = tree.layers[layout.lowest][n].activation;
+    const double side = cell.side * (0.3 + 0.6 * std::sqrt(std::clamp(activation, 0.0, 1.0)));
+    svg.rect(
+        cell.x - side / 2, cell.y - side / 2, side, side, to_hex(map_colour(couplings[n])),
+        fmt::format("{}: coupling {:.3f}, activation {:.3f}", cell.name, couplings[n], activation));
   }
 }
 
 void draw_nodes(Svg& svg, const ParseTree& tree, const Layout& layout,
                 const std::vector<std::string>& class_names) {
-  for (size_t l = 0; l < tree.layers.size(); ++l) {
+  for (size_t l = layout.lowest; l < tree.layers.size(); ++l) {
     const auto& nodes = tree.layers[l];
+    svg.text(kMargin, layout.y(l) + 4, tree.names[l], {.size = 11, .opacity = 0.75});
+    if (layout.tiled(l)) {
+      svg.text(kMargin, layout.y(l) + 18, with_commas(static_cast<int64_t>(nodes.size())),
+               {.size = 10, .opacity = 0.75});
+      draw_cells(svg, tree, layout);
+      continue;
+    }
     const bool classes = l + 1 == tree.layers.size();
     const double radius = layout.radius(nodes.size());
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -89,17 +185,41 @@ void draw_nodes(Svg& svg, const ParseTree& tree, const Layout& layout,
                   .opacity = node.in_tree ? 1 : 0.55,
                   .rotate = named ? -kLabelAngle : 0.0});
     }
-    svg.text(kMargin, layout.y(l) + 4, tree.names[l], {.size = 11, .opacity = 0.75});
   }
+}
+
+void draw_legend(Svg& svg, const Layout& layout) {
+  const double left = layout.left, top = layout.bottom();
+  const bool tiles = layout.tiles.has_value();
+  const double edges = left + (tiles ? 220 : 160);
+  svg.colour_scale(left, top + 12, 120,
+                   tiles ? "class: activation, cell: coupling" : "node: activation");
+  for (int i = 0; i <= 4; ++i)
+    svg.line(edges + 30 * i, top + 16, edges + 26 + 30 * i, top + 16, edge_stroke(i / 4.0));
+  svg.text(edges, top + 7, "edge: coupling", {.size = 11});
+  svg.text(edges, top + 33, "0", {.size = 10, .opacity = 0.75});
+  svg.text(edges + 146, top + 33, "1", {.size = 10, .anchor = TextAnchor::kEnd, .opacity = 0.75});
+  if (!layout.tiles) return;
+  svg.text(left, top + 52,
+           layout.bundled ? "tile: a capsule type, its edge the mean coupling over its places"
+                          : "tile: a capsule type",
+           {.size = 10, .opacity = 0.75});
+  svg.text(left, top + 66,
+           "cell: a capsule at its place, its colour the coupling, its side the activation",
+           {.size = 10, .opacity = 0.75});
+}
+
+bool is_large(const ParseTree& tree, size_t layer) {
+  return static_cast<int64_t>(tree.layers[layer].size()) > kMostNodesPerLayer;
 }
 
 }  // namespace
 
 Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing) {
-  for (size_t l = 0; l < tree.layers.size(); ++l)
-    check(static_cast<int64_t>(tree.layers[l].size()) <= kMostNodesPerLayer,
-          "layer {} has {} capsules; a parse tree of more than {} a layer cannot be drawn legibly",
-          tree.names[l], tree.layers[l].size(), kMostNodesPerLayer);
+  const size_t classes = tree.layers.size() - 1;
+  check(!is_large(tree, classes),
+        "layer {} has {} capsules; a parse tree of more than {} classes cannot be drawn legibly",
+        tree.names[classes], tree.layers[classes].size(), kMostNodesPerLayer);
   double label_height = 16;
   for (const std::string& name : drawing.class_names)
     label_height = std::max(label_height, 12 + 0.6 * text_width(name, kLabelSize));
@@ -109,34 +229,35 @@ Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing) {
   layout.left = kMargin + kNameWidth;
   // The picture stands to the right of the nodes, and the last classes' slanted names end there.
   layout.right = drawing.width - kMargin - (drawing.picture.empty() ? 0 : kPicture + 12);
+  const double tiles_right = layout.right;
   layout.make_room_for(drawing.class_names, drawing.width);
   layout.top = kMargin + head + label_height + 12;
-  const double bottom = layout.y(0) + 24;
-  Svg svg(drawing.width, bottom + (drawing.legend ? 44 : 0));
+  for (size_t l = 0; l < classes; ++l)
+    if (is_large(tree, l)) layout.lowest = l;
+  const double lowest_y = layout.y(layout.lowest);
+  const bool tiled = is_large(tree, layout.lowest);
+  if (tiled) {
+    layout.tiles = lay_out_tiles(static_cast<int64_t>(tree.layers[layout.lowest].size()),
+                                 tree.grids[layout.lowest], layout.left, tiles_right, lowest_y);
+    layout.bundled = std::count_if(tree.edges.begin(), tree.edges.end(), [&](const TreeEdge& edge) {
+                       return layout.tiled(static_cast<size_t>(edge.layer));
+                     }) > kMostNodesPerLayer;
+  }
+  Svg svg(drawing.width, layout.bottom() + (drawing.legend ? kLegend + (tiled ? 34 : 0) : 0));
 
   if (!drawing.title.empty())
     svg.text(kMargin, kMargin + 12, drawing.title, {.size = 15, .bold = true});
   if (!drawing.subtitle.empty())
     svg.text(kMargin, kMargin + head - 6, drawing.subtitle, {.size = 11.5, .opacity = 0.75});
   if (!drawing.picture.empty())
-    svg.image(drawing.width - kMargin - kPicture, layout.y(0) - kPicture + 12, kPicture, kPicture,
-              drawing.picture);
+    svg.image(drawing.width - kMargin - kPicture, lowest_y - (tiled ? 0 : kPicture - 12), kPicture,
+              kPicture, drawing.picture);
+  // Edges lead into the tiles where each starts at a cell, else behind them.
+  if (tiled && !layout.bundled) draw_tiles(svg, *layout.tiles);
   draw_edges(svg, tree, layout);
+  if (layout.bundled) draw_tiles(svg, *layout.tiles);
   draw_nodes(svg, tree, layout, drawing.class_names);
-  if (drawing.legend) {
-    svg.colour_scale(layout.left, bottom + 12, 120, "node: activation");
-    for (int i = 0; i <= 4; ++i) {
-      const double strength = i / 4.0, x = layout.left + 160 + 30 * i;
-      svg.line(x, bottom + 16, x + 26, bottom + 16,
-               {.colour = edge_colour(strength),
-                .width = 0.8 + 4.2 * strength,
-                .opacity = 0.40 + 0.55 * strength});
-    }
-    svg.text(layout.left + 160, bottom + 7, "edge: coupling", {.size = 11});
-    svg.text(layout.left + 160, bottom + 33, "0", {.size = 10, .opacity = 0.75});
-    svg.text(layout.left + 160 + 146, bottom + 33, "1",
-             {.size = 10, .anchor = TextAnchor::kEnd, .opacity = 0.75});
-  }
+  if (drawing.legend) draw_legend(svg, layout);
   return svg;
 }
 

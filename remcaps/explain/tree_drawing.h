@@ -9,7 +9,7 @@
 
 namespace remcaps {
 
-/// More capsules in a layer than this cannot be told apart in a drawing.
+/// More capsules in a row than this cannot be told apart.
 constexpr int64_t kMostNodesPerLayer = 96;
 
 struct TreeDrawing {
@@ -20,8 +20,11 @@ struct TreeDrawing {
   double width = 640;
 };
 
-/// Classes on top, primary capsules at the bottom. Capsules outside the tree are faint. Error where
-/// a layer has more than kMostNodesPerLayer capsules.
+/// Classes on top, primary capsules at the bottom. Capsules outside the tree are faint.
+///
+/// A layer of more than kMostNodesPerLayer capsules is drawn as tiles, one for each capsule type,
+/// with a cell at each place a capsule of the tree has; what lies below such a layer is left out.
+/// Error where there are more classes than that.
 Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing);
 
 }  // namespace remcaps

@@ -150,6 +150,13 @@ TEST(TreeAverage, HasNoMeanOfNoImages) {
   EXPECT_NO_THROW(average.of_class(1));
 }
 
+// How often `part` occurs.
+size_t count_of(const std::string& part, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 TEST(TreeDrawing, ShowsEveryNodeAndEdgeWithItsNumbers) {
   const ParseTree tree = parse_tree(capsule_layers(small_tree(), 0), {1});
   const std::string svg =
@@ -158,10 +165,7 @@ TEST(TreeDrawing, ShowsEveryNodeAndEdgeWithItsNumbers) {
   EXPECT_THAT(svg, HasSubstr("dog: activation 0.900, in-degree 2"));
   EXPECT_THAT(svg, HasSubstr("primary 0 \u2192 hidden 0: coupling 0.800"));
   EXPECT_THAT(svg, Not(HasSubstr("hidden 1 \u2192")));
-  size_t circles = 0;
-  for (size_t at = svg.find("<circle"); at != std::string::npos; at = svg.find("<circle", at + 1))
-    ++circles;
-  EXPECT_EQ(circles, 7u);
+  EXPECT_EQ(count_of("<circle", svg), 7u);
 }
 
 TEST(TreeDrawing, NamesOfTheClassesEndInsideTheDrawing) {
@@ -176,10 +180,43 @@ TEST(TreeDrawing, NamesOfTheClassesEndInsideTheDrawing) {
   }
 }
 
-TEST(TreeDrawing, RefusesLayersTooWideToRead) {
+TEST(TreeDrawing, ShowsALargeLayerAsOneTilePerCapsuleType) {
+  // Eight types on a 4 x 4 grid; two capsules of type 3 and one of type 5 prefer class 1.
+  Tensor coupling = torch::full({1, 128, 2}, 0.5);
+  for (const int64_t capsule : {3 * 16 + 6, 3 * 16 + 7, 5 * 16}) {
+    coupling[0][capsule][0] = 0.2;
+    coupling[0][capsule][1] = 0.8;
+  }
+  const Forward forward = forward_of(
+      floats({0.2, 0.9}, {1, 2}),
+      {connected("class", coupling, torch::full({1, 128}, 0.25), {testing::dense_grid(8, 4, 4)})});
+  const CapsuleLayers layers = capsule_layers(forward, 0);
+  const std::string svg = draw_tree(parse_tree(layers, {1}), {}).str("tree");
+  EXPECT_EQ(count_of("<title>type ", svg), 8u + 2 * 3u) << "tiles; cells and edges of the tree";
+  EXPECT_EQ(count_of("coupling 0.800, activation 0.250", svg), 3u);
+  EXPECT_EQ(count_of("<path", svg), 3u);
+  EXPECT_THAT(svg, HasSubstr("type 3, row 1, column 2 \u2192 class 1: coupling 0.800"));
+  const std::string weak =
+      draw_tree(parse_tree(layers, {1}, {.threshold = {}, .weak_edges = true}), {}).str("tree");
+  EXPECT_EQ(count_of("coupling 0.500, activation 0.250", weak), 125u);
+  EXPECT_EQ(count_of("<path", weak), 8u) << "so many edges: one for each tile";
+  EXPECT_THAT(weak, HasSubstr("type 0 \u2192 class 1: 16 of 16 capsules, their mean coupling 0.5"));
+}
+
+TEST(TreeDrawing, CapsulesWithoutAPlaceAreOneTile) {
+  const int64_t many = kMostNodesPerLayer + 1;
+  const Forward wide =
+      forward_of(floats({0.2, 0.9}, {1, 2}),
+                 {connected("class", torch::tensor({0.3f, 0.7f}).expand({1, many, 2}),
+                            torch::ones({1, many}))});
+  const std::string svg = draw_tree(parse_tree(capsule_layers(wide, 0), {1}), {}).str("tree");
+  EXPECT_THAT(svg, HasSubstr(fmt::format("{0} of {0} capsules", many)));
+}
+
+TEST(TreeDrawing, RefusesMoreClassesThanCanBeRead) {
   const int64_t many = kMostNodesPerLayer + 1;
   const Forward wide = forward_of(
-      torch::rand({1, 2}), {connected("class", torch::rand({1, many, 2}), torch::rand({1, many}))});
+      torch::rand({1, many}), {connected("class", torch::rand({1, 2, many}), torch::rand({1, 2}))});
   EXPECT_THROW(draw_tree(parse_tree(capsule_layers(wide, 0), {0}), {}), Error);
 }
 

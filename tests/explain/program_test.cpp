@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ExplainProgram : public ::testing::Test {
  protected:
@@ -76,6 +77,18 @@ TEST_F(ExplainProgram, PrintsThePredictedClassAndTheQuantizedOneWhereItIsAnother
   EXPECT_GT(different, 0u);
   for (const auto& each : of({"explain", run, "--levels", "0"}, "explanations"))
     EXPECT_EQ(each["class"], each["quantized"]["class"]);
+}
+
+TEST_F(ExplainProgram, SaysWhatTheNetworkCannotShow) {
+  const std::string layered = runs_.layered();
+  const std::vector<std::string> lines = {
+      "no saliency map: its capsules lie on no grid",
+      "no perturbed reconstructions: trained without a decoder"};
+  const ProgramResult printed = remcaps({"explain", layered, "test:0,1"});
+  EXPECT_THAT(printed.out, ::testing::EndsWith(lines[0] + "\n" + lines[1] + "\n"));
+  const auto json = nlohmann::json::parse(remcaps({"explain", layered, "test:0,1", "--json"}).out);
+  EXPECT_EQ(json["left_out"], lines);
+  EXPECT_THAT(remcaps({"explain", layered, "test:0", "--tree"}).out, Not(HasSubstr("no saliency")));
 }
 
 TEST_F(ExplainProgram, NamesThatAreNotUtf8AreShownAsFarAsTheyAre) {
@@ -157,6 +170,15 @@ TEST_F(ExplainProgram, BadInputGetsOneLine) {
   expect_one_line({"explain", layered, "test:0", "--layer", "class"}, 1, "no grid");
   expect_one_line({"explain", layered, "test:0", "--saliency"}, 1, "no grid");
   expect_one_line({"explain", layered, "test:0", "--perturb"}, 1, "without a decoder");
+  expect_one_line({"explain", layered, "test:0", "--range", "0.1"}, 1, "without a decoder");
+  expect_one_line({"explain", grid, "test:0", "--range", "0.1", "--tree"}, 2, "--perturb");
+  expect_one_line({"explain", grid, "test:0", "--layer", "class", "--tree"}, 2, "--saliency");
+  for (const std::vector<std::string>& option :
+       {std::vector<std::string>{"--threshold", "0.5"}, std::vector<std::string>{"--weak-edges"}}) {
+    std::vector<std::string> arguments = {"explain", grid, "test:0", "--saliency"};
+    arguments.insert(arguments.end(), option.begin(), option.end());
+    expect_one_line(arguments, 2, option[0] + ": without --tree");
+  }
   expect_one_line({"figure", "salienzy", grid}, 2, "did you mean saliency?");
   expect_one_line({"figure", "perturbations", layered}, 1, "without a decoder");
   expect_one_line({"figure", "saliency", grid, "--image", "3-4"}, 2, "--image 3-4");

@@ -1,0 +1,32 @@
+// A layer of many capsules laid out as tiles: one for each capsule type, one cell for each place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "remcaps/capsule/forward.h"
+
+namespace remcaps {
+
+struct CapsuleTiles {
+  struct Tile {
+    double x = 0, y = 0, width = 0, height = 0;
+    int64_t capsules = 0;
+    std::string name;  ///< "type 3"
+  };
+  struct Cell {
+    size_t tile = 0;
+    double x = 0, y = 0;  ///< its centre
+    double side = 0;
+    std::string name;  ///< "type 3, row 0, column 5"
+  };
+  std::vector<Tile> tiles;
+  std::vector<Cell> cells;  ///< one for each capsule
+  double bottom = 0;
+};
+
+/// Fills left..right from `top` down, grid below grid. Capsules without a place are one tile.
+CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, double left,
+                           double right, double top);
+
+}  // namespace remcaps
