@@ -16,7 +16,7 @@ namespace {
 
 struct ExplainCommand {
   std::string run;
-  std::vector<std::string> images;
+  ImageOptions images;
   std::filesystem::path out;
   std::string levels;
   ExplainOptions options;
@@ -95,7 +95,7 @@ void add_explain(CLI::App& app) {
   auto options = std::make_shared<ExplainCommand>();
   command->add_option("run", options->run, "A run's folder, a weights file or zoo:NAME")
       ->required();
-  command->add_option("images", options->images, kImagesHelp)->required();
+  options->images.add_to(*command);
   command->add_option("--out", options->out,
                       "Folder for the pictures (default: explained/<data set>/<recipe>)");
   command->add_flag("--saliency", options->options.saliency, "Saliency maps only");
@@ -120,12 +120,13 @@ void add_explain(CLI::App& app) {
       ->check(above_zero());
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
-  command->footer(
+  command->footer(fmt::format(
       "Example:\n  remcaps explain runs/fashion-mnist/dr-capsnet/seed-42 boot.png test:0..9\n\n"
       "Without --saliency, --tree and --perturb it writes all the network can show, and says what\n"
       "it cannot. The class it prints is that of `predict`; pictures are of the class with\n"
       "quantized couplings, which it names too where that is another (--levels 0 quantizes none).\n"
-      "It computes in float32, whatever precision the run was trained in.");
+      "It computes in float32, whatever precision the run was trained in.\n\n{}",
+      kPicturesHelp));
   command->callback([options] { run_explain(*options); });
 }
 

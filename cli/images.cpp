@@ -12,8 +12,8 @@ namespace {
 
 class ImageList {
  public:
-  ImageList(const LoadedRun& run, std::string data_root)
-      : run_(run), data_root_(std::move(data_root)) {}
+  ImageList(const LoadedRun& run, bool invert, std::string data_root)
+      : run_(run), invert_(invert), data_root_(std::move(data_root)) {}
 
   // A file, or places in a split: "test:3,7,10..14".
   void add(const std::string& word) {
@@ -30,8 +30,9 @@ class ImageList {
  private:
   void add_file(const std::string& path) {
     read_image_header(path);  // Error where it is no image
-    inputs_.push_back({path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
-                       [run = &run_, path] { return run->read_input(path); }});
+    inputs_.push_back(
+        {path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
+         [run = &run_, path, invert = invert_] { return run->read_input(path, invert); }});
   }
 
   void add_places(const std::string& word, const std::string& split,
@@ -43,6 +44,8 @@ class ImageList {
                                        ? "expected places and rising ranges of them,"
                                        : "no such file; expected one, or images of the data set"));
     }
+    if (invert_)
+      throw UsageError(fmt::format("--invert: for files; {} is as the network knows it", word));
     if (!data_) data_ = std::make_shared<const DataSplits>(run_.load_data(data_root_));
     const Dataset& images = data_->split(split);
     const auto read = [run = &run_, data = data_, split](int64_t place) {
@@ -69,6 +72,7 @@ class ImageList {
   }
 
   const LoadedRun& run_;
+  bool invert_;
   std::string data_root_;
   std::shared_ptr<const DataSplits> data_;
   std::set<std::string> stems_;
@@ -81,10 +85,18 @@ std::string ImageInput::remark(const std::string& predicted) const {
   return label && *label != predicted ? ", labelled " + *label : "";
 }
 
-std::vector<ImageInput> list_images(const LoadedRun& run, const std::vector<std::string>& words,
+void ImageOptions::add_to(CLI::App& command) {
+  command
+      .add_option("images", words,
+                  "PNG or JPEG files, or images of the data set: test:17, test:3,7,10..14")
+      ->required();
+  command.add_flag("--invert", invert, "Files: light to dark, for dark things on a light ground");
+}
+
+std::vector<ImageInput> list_images(const LoadedRun& run, const ImageOptions& options,
                                     const std::string& data_root) {
-  ImageList images(run, data_root);
-  for (const std::string& word : words) images.add(word);
+  ImageList images(run, options.invert, data_root);
+  for (const std::string& word : options.words) images.add(word);
   return images.take();
 }
 

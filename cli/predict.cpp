@@ -15,7 +15,7 @@ namespace {
 
 struct PredictCommand {
   std::string path;
-  std::vector<std::string> images;
+  ImageOptions images;
   int64_t top = 1;
   PlaceOptions place;
   bool json = false;
@@ -93,16 +93,18 @@ void add_predict(CLI::App& app) {
   auto options = std::make_shared<PredictCommand>();
   command->add_option("run", options->path, "A run's folder, a weights file or zoo:NAME")
       ->required();
-  command->add_option("images", options->images, kImagesHelp)->required();
+  options->images.add_to(*command);
   command->add_option("--top", options->top, "How many classes to list")
       ->check(at_least(1))
       ->capture_default_str();
   options->place.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
-  command->footer(
+  command->footer(fmt::format(
       "Example:\n"
       "  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg test:0..9 --top 3\n\n"
-      "It computes in float32, whatever precision the run was trained in.");
+      "{}\n"
+      "It computes in float32, whatever precision the run was trained in.",
+      kPicturesHelp));
   command->callback([options] { run_predict(*options); });
 }
 

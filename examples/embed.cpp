@@ -3,8 +3,11 @@
 //   example_embed WEIGHTS.safetensors [IMAGE...]
 //
 // WEIGHTS is a file `remcaps train` or `remcaps export` wrote; it carries the recipe, the class
-// names and the normalisation. IMAGEs are PNG or JPEG files of any size. Without one, a grey image
-// shows how pixels of your own become the network's input.
+// names and the normalisation. IMAGEs are PNG or JPEG files of any size: read_input() stretches
+// them to the network's input, whatever their shape, and turns them into grey where the network was
+// trained on grey images. Light stays light: for a black digit on paper and an MNIST network, which
+// knows white on black, it is read_input(path, /*invert=*/true). Without an IMAGE, a grey one shows
+// how pixels of your own become the network's input.
 #include <fmt/format.h>
 
 #include "remcaps/base/error.h"

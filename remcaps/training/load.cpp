@@ -77,7 +77,7 @@ EvaluateOptions LoadedRun::evaluation() const {
   return options;
 }
 
-torch::Tensor LoadedRun::read_input(const fs::path& image) const {
+torch::Tensor LoadedRun::read_input(const fs::path& image, bool invert) const {
   const ImageShape input = model->input();
   AugmentOptions augment = recipe.dataset.augment;
   // A centre crop after a resize (smallNORB) is kept; everything else ends at the input's own size.
@@ -87,6 +87,7 @@ torch::Tensor LoadedRun::read_input(const fs::path& image) const {
   augment.pad = augment.resize = 0;
   if (!crops) augment.crop = 0;
   torch::Tensor bytes = read_image(image, input.channels == 3 ? 3 : 1);  // [1 or 3, H, W]
+  if (invert) bytes = 255 - bytes;
   bytes = resize_images(bytes, height, width);
   if (bytes.size(0) != input.channels) bytes = bytes.repeat({input.channels, 1, 1});
   return prepare_images(bytes.unsqueeze(0).to(device), augment);

@@ -42,8 +42,11 @@ struct LoadedRun {
   /// The same for some images of a split: only these are resized.
   BatchSource source(const Dataset& images, const std::string& split) const;
 
-  /// A picture of any size, as the network's input: float32 [1, C, H, W] on the device.
-  torch::Tensor read_input(const std::filesystem::path& image) const;
+  /// A picture of any size, as the network's input: float32 [1, C, H, W] on the device. It is
+  /// stretched to the input's height and width, colour becomes grey where the network was trained
+  /// on grey images, and light stays light: `invert` makes the negative, a black digit on paper as
+  /// MNIST has it.
+  torch::Tensor read_input(const std::filesystem::path& image, bool invert = false) const;
 };
 
 /// `path` is a run folder (its best checkpoint, or its last where the run prunes), a weights file,

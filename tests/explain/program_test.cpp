@@ -79,6 +79,29 @@ TEST_F(ExplainProgram, PrintsThePredictedClassAndTheQuantizedOneWhereItIsAnother
     EXPECT_EQ(each["class"], each["quantized"]["class"]);
 }
 
+TEST_F(ExplainProgram, InvertMakesTheNegativeOfAFile) {
+  const Picture light = torch::randint(0, 256, {18, 18, 3}, torch::kByte);
+  write_png(runs_.folder() / "light.png", light);
+  write_png(runs_.folder() / "dark.png", 255 - light);
+  const std::string run = runs_.on_grid();
+  for (const std::string command : {"predict", "explain"}) {
+    const auto activation = [&](const std::vector<std::string>& words) {
+      std::vector<std::string> arguments = {command, run, "--json"};
+      arguments.insert(arguments.end(), words.begin(), words.end());
+      const ProgramResult result = remcaps(arguments);
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      return nlohmann::json::parse(result.out)
+          .at(command == "predict" ? "predictions" : "explanations")
+          .at(0)
+          .at("activation")
+          .get<double>();
+    };
+    EXPECT_NEAR(activation({"light.png", "--invert"}), activation({"dark.png"}), 1e-6);
+    EXPECT_NE(activation({"light.png"}), activation({"dark.png"}));
+    expect_one_line({command, run, "test:0", "--invert"}, 2, "--invert: for files");
+  }
+}
+
 TEST_F(ExplainProgram, SaysWhatTheNetworkCannotShow) {
   const std::string layered = runs_.layered();
   const std::vector<std::string> lines = {
