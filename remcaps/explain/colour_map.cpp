@@ -88,6 +88,22 @@ Colour map_colour(double value) {
   return table()[static_cast<size_t>(std::lround(clamped * (kEntries - 1)))];
 }
 
+Colour strength_colour(double value, bool dark_page) {
+  // Viridis as polynomials of the place, one for each of red, green and blue (Matt Zucker's fit).
+  static constexpr std::array<std::array<double, 7>, 3> kViridis = {
+      {{0.27773, 0.10509, -0.33086, -4.63423, 6.22827, 4.77638, -5.43546},
+       {0.00541, 1.40461, 0.21485, -5.79910, 14.17993, -13.74515, 4.64585},
+       {0.33410, 1.38459, 0.09510, -19.33244, 56.69055, -65.35303, 26.31244}}};
+  const double root = std::sqrt(value > 0 ? std::min(value, 1.0) : 0.0);  // NaN is not > 0
+  const double place = dark_page ? root : 1 - root;
+  const auto byte = [place](const std::array<double, 7>& factors) {
+    double sum = 0;
+    for (size_t n = factors.size(); n-- > 0;) sum = sum * place + factors[n];
+    return static_cast<uint8_t>(std::lround(255 * std::clamp(sum, 0.0, 1.0)));
+  };
+  return {byte(kViridis[0]), byte(kViridis[1]), byte(kViridis[2])};
+}
+
 double lightness(Colour colour) {
   const double r = from_gamma(colour.red / 255.0), g = from_gamma(colour.green / 255.0),
                b = from_gamma(colour.blue / 255.0);

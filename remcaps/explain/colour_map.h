@@ -1,4 +1,4 @@
-// A perceptually uniform colour map, dark violet over red to pale yellow.
+// Perceptually uniform colour maps: one for maps of images, one for activations and couplings.
 #pragma once
 
 #include <torch/types.h>
@@ -16,9 +16,15 @@ struct Colour {
 /// "#b63679"
 std::string to_hex(Colour colour);
 
-/// The colour of a value in 0..1 (clamped; NaN counts as 0). Lightness grows in proportion to the
-/// value, in the OKLab space, where equal distances look equally far.
+/// The colour of a value in 0..1 (clamped; NaN counts as 0), dark violet over red to pale yellow.
+/// Lightness grows in proportion to the value, in the OKLab space, where equal distances look
+/// equally far.
 Colour map_colour(double value);
+
+/// The colour of an activation or a coupling in 0..1, as in the HTML report (web/src/colour.ts):
+/// viridis, the larger the further from the page's own lightness. By the square root, since most
+/// couplings are small.
+Colour strength_colour(double value, bool dark_page);
 
 /// The OKLab lightness of a colour, 0 black to 1 white.
 double lightness(Colour colour);

@@ -1,6 +1,6 @@
 #include "remcaps/explain/svg.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iterator>
 
@@ -23,8 +23,8 @@ std::string optional(const char* name, double value, double usual) {
 }
 
 std::string stroke_attributes(const Stroke& stroke) {
-  return fmt::format(" stroke=\"{}\" stroke-width=\"{}\"{}{}", stroke.colour, number(stroke.width),
-                     optional("stroke-opacity", stroke.opacity, 1),
+  return fmt::format(" stroke=\"{}\" stroke-width=\"{}\"{}{}", stroke.colour.colour,
+                     number(stroke.width), optional("stroke-opacity", stroke.opacity, 1),
                      stroke.dashed ? " stroke-dasharray=\"4 4\"" : "");
 }
 
@@ -34,6 +34,15 @@ std::string closing(const std::string& element, const std::string& title) {
 }
 
 }  // namespace
+
+Paint map_paint(double value) {
+  return to_hex(map_colour(value));
+}
+
+Paint strength_paint(double value) {
+  return {to_hex(strength_colour(value, /*dark_page=*/false)),
+          to_hex(strength_colour(value, /*dark_page=*/true))};
+}
 
 std::string escape_xml(std::string_view text) {
   std::string out;
@@ -65,22 +74,36 @@ double text_width(std::string_view text, double size, bool bold) {
   return static_cast<double>(letters) * size * (bold ? 0.66 : 0.56);
 }
 
+// Classes for what is another colour on a dark page: a style sheet's goes before an attribute's.
+std::string Svg::dark_classes(const Paint& fill, const Paint& stroke) {
+  std::vector<std::string> names;
+  const auto add = [&](const char* property, const Paint& paint) {
+    if (paint.on_dark.empty()) return;
+    names.push_back(property[0] + paint.on_dark.substr(1));
+    dark_rules_.insert(fmt::format(".{}{{{}:{}}}", names.back(), property, paint.on_dark));
+  };
+  add("fill", fill);
+  add("stroke", stroke);
+  return names.empty() ? "" : fmt::format(" class=\"{}\"", fmt::join(names, " "));
+}
+
 void Svg::line(double x1, double y1, double x2, double y2, const Stroke& stroke) {
-  fmt::format_to(std::back_inserter(body_), "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"{}/>\n",
-                 number(x1), number(y1), number(x2), number(y2), stroke_attributes(stroke));
+  fmt::format_to(std::back_inserter(body_), "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"{}{}/>\n",
+                 number(x1), number(y1), number(x2), number(y2),
+                 dark_classes("none", stroke.colour), stroke_attributes(stroke));
 }
 
 void Svg::path(const std::string& path, const Stroke& stroke, const std::string& title) {
-  fmt::format_to(std::back_inserter(body_),
-                 "<path d=\"{}\" fill=\"none\" stroke-linejoin=\"round\"{}{}", path,
-                 stroke_attributes(stroke), closing("path", title));
+  fmt::format_to(
+      std::back_inserter(body_), "<path d=\"{}\" fill=\"none\" stroke-linejoin=\"round\"{}{}{}",
+      path, dark_classes("none", stroke.colour), stroke_attributes(stroke), closing("path", title));
 }
 
-void Svg::rect(double x, double y, double width, double height, const std::string& fill,
+void Svg::rect(double x, double y, double width, double height, const Paint& fill,
                const std::string& title, double opacity) {
   fmt::format_to(std::back_inserter(body_),
-                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"{}{}", number(x),
-                 number(y), number(width), number(height), fill,
+                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"{}{}{}", number(x),
+                 number(y), number(width), number(height), fill.colour, dark_classes(fill, "none"),
                  optional("fill-opacity", opacity, 1), closing("rect", title));
 }
 
@@ -91,16 +114,19 @@ void Svg::ground(double x, double y, double width, double height) {
 }
 
 void Svg::frame(double x, double y, double width, double height, const Stroke& stroke) {
-  fmt::format_to(std::back_inserter(body_),
-                 "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"none\"{}/>\n",
-                 number(x), number(y), number(width), number(height), stroke_attributes(stroke));
+  fmt::format_to(
+      std::back_inserter(body_),
+      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"none\"{}{}/>\n",
+      number(x), number(y), number(width), number(height), dark_classes("none", stroke.colour),
+      stroke_attributes(stroke));
 }
 
-void Svg::circle(double x, double y, double radius, const std::string& fill, const Stroke& outline,
+void Svg::circle(double x, double y, double radius, const Paint& fill, const Stroke& outline,
                  const std::string& title) {
-  fmt::format_to(std::back_inserter(body_), "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"{}{}",
-                 number(x), number(y), number(radius), fill, stroke_attributes(outline),
-                 closing("circle", title));
+  fmt::format_to(std::back_inserter(body_),
+                 "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"{}{}{}", number(x), number(y),
+                 number(radius), fill.colour, dark_classes(fill, outline.colour),
+                 stroke_attributes(outline), closing("circle", title));
 }
 
 void Svg::text(double x, double y, std::string_view text, const TextStyle& style) {
@@ -125,12 +151,12 @@ void Svg::image(double x, double y, double width, double height, const std::stri
 }
 
 void Svg::colour_scale(double x, double y, double width, const std::string& label,
-                       const std::string& low, const std::string& high) {
+                       const std::string& low, const std::string& high, Paint (*paint)(double)) {
   constexpr int kSteps = 48;
   constexpr double kHeight = 9;
   for (int i = 0; i < kSteps; ++i)  // a little overlap: no hairlines between the steps
     rect(x + width * i / kSteps, y, width / kSteps + (i + 1 < kSteps ? 0.6 : 0), kHeight,
-         to_hex(map_colour(static_cast<double>(i) / (kSteps - 1))));
+         paint(static_cast<double>(i) / (kSteps - 1)));
   frame(x, y, width, kHeight, {.width = 0.5, .opacity = 0.5});
   text(x, y - 5, label, {.size = 11});
   text(x, y + kHeight + 12, low, {.size = 10, .opacity = 0.75});
@@ -141,6 +167,7 @@ void Svg::colour_scale(double x, double y, double width, const std::string& labe
 void Svg::place(const Svg& other, double x, double y) {
   fmt::format_to(std::back_inserter(body_), "<g transform=\"translate({} {})\">\n{}</g>\n",
                  number(x), number(y), other.body_);
+  dark_rules_.insert(other.dark_rules_.begin(), other.dark_rules_.end());
 }
 
 std::string Svg::str(std::string_view title) const {
@@ -150,9 +177,9 @@ std::string Svg::str(std::string_view title) const {
       "Sans', "
       "sans-serif\">\n<title>{2}</title>\n"
       "<style>svg{{color:#1f2430}}.page{{fill:#ffffff}}"
-      "@media (prefers-color-scheme:dark){{svg{{color:#e4e7ee}}.page{{fill:#14171f}}}}</style>\n"
+      "@media (prefers-color-scheme:dark){{svg{{color:#e4e7ee}}.page{{fill:#14171f}}{4}}}</style>\n"
       "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{3}</svg>\n",
-      number(width_), number(height_), escape_xml(title), body_);
+      number(width_), number(height_), escape_xml(title), body_, fmt::join(dark_rules_, ""));
 }
 
 }  // namespace remcaps

@@ -9,7 +9,6 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
 #include "remcaps/explain/capsule_tiles.h"
-#include "remcaps/explain/colour_map.h"
 
 namespace remcaps {
 
@@ -47,11 +46,6 @@ struct Layout {
   }
 };
 
-// Both ends of the map would vanish on a white or a black page.
-std::string edge_colour(double coupling) {
-  return to_hex(map_colour(0.34 + 0.46 * coupling));
-}
-
 struct Line {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
   double coupling = 0;
@@ -60,7 +54,7 @@ struct Line {
 
 Stroke edge_stroke(double coupling) {
   const double strength = std::clamp(coupling, 0.0, 1.0);
-  return {.colour = edge_colour(strength),
+  return {.colour = strength_paint(strength),
           .width = 0.8 + 4.2 * strength,
           .opacity = 0.40 + 0.55 * strength};
 }
@@ -147,7 +141,7 @@ void draw_cells(Svg& svg, const ParseTree& tree, const Layout& layout) {
     const double activation = tree.layers[layout.lowest][n].activation;
     const double side = cell.side * (0.3 + 0.6 * std::sqrt(std::clamp(activation, 0.0, 1.0)));
     svg.rect(
-        cell.x - side / 2, cell.y - side / 2, side, side, to_hex(map_colour(couplings[n])),
+        cell.x - side / 2, cell.y - side / 2, side, side, strength_paint(couplings[n]),
         fmt::format("{}: coupling {:.3f}, activation {:.3f}", cell.name, couplings[n], activation));
   }
 }
@@ -175,7 +169,7 @@ void draw_nodes(Svg& svg, const ParseTree& tree, const Layout& layout,
           fmt::format("{}: activation {:.3f}{}", name, node.activation,
                       l > 0 ? fmt::format(", in-degree {}", node.in_degree) : "");
       if (node.in_tree)
-        svg.circle(x, y, radius, to_hex(map_colour(node.activation)), {.width = 1.2}, title);
+        svg.circle(x, y, radius, strength_paint(node.activation), {.width = 1.2}, title);
       else
         svg.circle(x, y, radius * 0.55, "none", {.width = 0.8, .opacity = 0.35}, title);
       if (classes)
@@ -193,7 +187,8 @@ void draw_legend(Svg& svg, const Layout& layout) {
   const bool tiles = layout.tiles.has_value();
   const double edges = left + (tiles ? 220 : 160);
   svg.colour_scale(left, top + 12, 120,
-                   tiles ? "class: activation, cell: coupling" : "node: activation");
+                   tiles ? "class: activation, cell: coupling" : "node: activation", "0", "1",
+                   strength_paint);
   for (int i = 0; i <= 4; ++i)
     svg.line(edges + 30 * i, top + 16, edges + 26 + 30 * i, top + 16, edge_stroke(i / 4.0));
   svg.text(edges, top + 7, "edge: coupling", {.size = 11});

@@ -8,6 +8,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/explain/colour_map.h"
+#include "remcaps/explain/svg.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps {
@@ -26,6 +27,32 @@ TEST(ColourMap, ClampsWhatLiesOutsideAndTakesNanForZero) {
   EXPECT_EQ(map_colour(7), map_colour(1));
   EXPECT_EQ(map_colour(std::nan("")), map_colour(0));
   EXPECT_EQ(to_hex({1, 171, 255}), "#01abff");
+}
+
+TEST(ColourMap, StrongerIsFurtherFromThePage) {
+  for (const bool dark : {false, true}) {
+    double last = lightness(strength_colour(0, dark));
+    for (int i = 1; i <= 20; ++i) {
+      const double now = lightness(strength_colour(i / 20.0, dark));
+      EXPECT_EQ(now > last, dark) << i;
+      last = now;
+    }
+  }
+  EXPECT_EQ(to_hex(strength_colour(std::nan(""), false)), to_hex(strength_colour(0, false)));
+}
+
+TEST(Svg, ADarkPageHasColoursOfItsOwn) {
+  Svg inner(10, 10), outer(20, 20);
+  inner.circle(5, 5, 2, {"#111111", "#eeeeee"}, {.colour = {"#222222", "#dddddd"}});
+  outer.place(inner, 0, 0);
+  outer.rect(0, 0, 1, 1, "#333333");
+  const std::string text = outer.str("two");
+  const size_t dark = text.find("prefers-color-scheme:dark");
+  EXPECT_NE(text.find("class=\"feeeeee sdddddd\""), std::string::npos);
+  EXPECT_LT(dark, text.find(".feeeeee{fill:#eeeeee}"));
+  EXPECT_LT(dark, text.find(".sdddddd{stroke:#dddddd}"));
+  EXPECT_NE(text.find("fill=\"#111111\""), std::string::npos);
+  EXPECT_NE(text.find("fill=\"#333333\"/>"), std::string::npos) << "the same on every page";
 }
 
 TEST(ColourMap, TensorsGetTheColoursOfTheirValues) {
