@@ -31,11 +31,11 @@ void add_collect(CLI::App& app) {
     std::vector<std::string> names;
     for (const auto& run : options->runs) names.push_back(run.string());
     const FoundResults found = find_results(options->runs);
-    check(!found.results.empty() || !found.left_out.empty(), "{}: no finished run there",
-          fmt::join(names, ", "));
+    print_notes(found.notes());
+    check(!found.results.empty(), "{}: no finished run there{}", fmt::join(names, ", "),
+          found.left_out.empty() ? "" : " that could be collected");
     for (const auto& file : collect_results(found.results, options->options))
       fmt::print("{}\n", file.string());
-    print_notes(found.left_out);
   });
 }
 

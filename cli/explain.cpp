@@ -24,10 +24,6 @@ struct ExplainCommand {
   bool json = false;
 };
 
-std::string class_name(const LoadedRun& run, const Answer& answer) {
-  return run.class_names.at(static_cast<size_t>(answer.predicted));
-}
-
 // An option about something that the others leave out would do nothing.
 void check_options(const ExplainOptions& options) {
   const bool everything = !options.saliency && !options.tree && !options.perturbations;
@@ -57,22 +53,23 @@ void run_explain(ExplainCommand command) {
     const Explanation explanation =
         explain_image(run, input.read(), command.options, command.out / input.stem);
     const Answer &plain = explanation.plain, &quantized = explanation.quantized;
-    const std::string name = class_name(run, plain);
+    const std::string name = run.class_name(plain.predicted);
     std::vector<std::string> files;
     for (const auto& file : explanation.files) files.push_back(file.string());
-    all.push_back({{"image", input.name},
-                   {"class", name},
-                   {"activation", plain.activation},
-                   {"quantized",
-                    {{"class", class_name(run, quantized)}, {"activation", quantized.activation}}},
-                   {"files", files}});
+    all.push_back(
+        {{"image", input.name},
+         {"class", name},
+         {"activation", plain.activation},
+         {"quantized",
+          {{"class", run.class_name(quantized.predicted)}, {"activation", quantized.activation}}},
+         {"files", files}});
     if (input.label) all.back()["label"] = *input.label;
     if (!command.json)
       fmt::print("{}  {} {:.3f}{}{}\n{}", input.name, name, plain.activation, input.remark(name),
                  plain.predicted == quantized.predicted
                      ? ""
                      : fmt::format("; with quantized couplings {} {:.3f}",
-                                   class_name(run, quantized), quantized.activation),
+                                   run.class_name(quantized.predicted), quantized.activation),
                  files.empty() ? "" : fmt::format("  {}\n", fmt::join(files, "\n  ")));
     left_out = explanation.left_out;
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <limits>
@@ -47,10 +46,7 @@ inline CLI::Validator above_zero() {
 
 /// Lines that a person should see and no program should read.
 inline void print_notes(const std::vector<std::string>& notes) {
-  constexpr size_t kMost = 5;
-  for (size_t i = 0; i < std::min(notes.size(), kMost); ++i)
-    fmt::print(stderr, "note: {}\n", notes[i]);
-  if (notes.size() > kMost) fmt::print(stderr, "note: and {} more\n", notes.size() - kMost);
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 /// --device and --data.

@@ -41,8 +41,9 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
     std::vector<std::filesystem::path> folders;
     for (const PlannedRun& run : plan)
       if (run.state == PlannedRun::State::kFinished) folders.push_back(run.folder);
-    fmt::print("{}", render_table(paper_table(wanted.name), find_results(folders).results,
-                                  command.format));
+    const FoundResults found = find_results(folders);
+    fmt::print("{}", render_table(paper_table(wanted.name), found.results, command.format));
+    print_notes(found.notes());
     return;
   }
   // A figure shows one seed of each recipe; a decoder's run stands for the encoder it was put on.

@@ -27,9 +27,10 @@ void run_table(const TableCommand& command) {
   PaperTable table = paper_table(command.name);
   const FoundResults found = find_results(
       command.runs.empty() ? std::vector<std::filesystem::path>{"runs"} : command.runs);
+  const std::vector<std::string> notes = found.notes(table.recipes());
   if (command.done) table = rows_with_runs(std::move(table), found.results);
   fmt::print("{}", render_table(table, found.results, command.format));
-  print_notes(found.left_out);
+  print_notes(notes);
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
+// Beside the file itself, where `path` is a link to it.
 fs::path unfinished(const fs::path& path) {
-  return path.string() + ".tmp";
+  return fs::weakly_canonical(path).string() + ".tmp";
 }
 
 // Whether a trace of `work` is in unfinished(path) now; the profiler itself does not always say.
@@ -36,6 +37,8 @@ bool save_profile(const fs::path& path, const std::set<ActivityType>& activities
 
 void prepare_profile(const fs::path& path) {
   prepare_output(path);
+  if (fs::exists(path) && !fs::is_regular_file(path))
+    throw UsageError(fmt::format("{}: a trace needs a plain file", path.string()));
   bool written = false;
   try {
     written = save_profile(path, {ActivityType::CPU}, [] {});
@@ -59,7 +62,7 @@ void write_profile(const fs::path& path, torch::Device device, const std::functi
     if (device.is_cuda()) torch::cuda::synchronize(device.index());
   });
   std::error_code error;
-  if (written) fs::rename(unfinished(path), path, error);
+  if (written) fs::rename(unfinished(path), fs::weakly_canonical(path), error);
   check(written && !error, "{}: the trace cannot be written", path.string());
 }
 

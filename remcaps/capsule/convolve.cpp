@@ -88,10 +88,9 @@ std::optional<StripConvolution> strips_of(const torch::nn::Conv2dImpl& layer, co
 
 // The layer, where what it packed may stand for its weights: no gradient is asked for.
 const ConvolutionImpl* packed_layer(const torch::nn::Conv2dImpl& layer, const Tensor& map) {
-  const bool needs_gradient =
-      torch::GradMode::is_enabled() && (map.requires_grad() || layer.weight.requires_grad() ||
-                                        (layer.bias.defined() && layer.bias.requires_grad()));
-  if (needs_gradient || !map.is_cpu() || map.scalar_type() != torch::kFloat32) return nullptr;
+  if (needs_gradient_of_any(map, layer.weight, layer.bias) || !map.is_cpu() ||
+      map.scalar_type() != torch::kFloat32)
+    return nullptr;
   return dynamic_cast<const ConvolutionImpl*>(&layer);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace remcaps {
@@ -26,14 +27,19 @@ int64_t tiles_per_row(const CapsuleGrid& grid) {
 CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, double left,
                            double right, double top) {
   constexpr int64_t kPlainRow = 48;
-  if (grids.empty()) {
+  int64_t places = 0;
+  for (const CapsuleGrid& grid : grids) places += grid.types * grid.height * grid.width;
+  CapsuleTiles laid;
+  laid.have_places = places == capsules;
+  if (!laid.have_places) {
     const int64_t width = std::min(capsules, kPlainRow);
     grids = {row_major_grid(1, (capsules + width - 1) / width, width)};
   }
-  CapsuleTiles laid;
   laid.cells.resize(static_cast<size_t>(capsules));
   laid.bottom = top;
-  for (const CapsuleGrid& grid : grids) {
+  for (size_t g = 0; g < grids.size(); ++g) {
+    const CapsuleGrid& grid = grids[g];
+    const std::string map = grids.size() > 1 ? fmt::format("map {}, ", g) : "";
     const int64_t per_row = tiles_per_row(grid), rows = (grid.types + per_row - 1) / per_row;
     const double pitch = (right - left) / static_cast<double>(per_row);
     const double cell = std::min(kLargestCell, pitch / (static_cast<double>(grid.width) + kGap));
@@ -42,7 +48,7 @@ CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, dou
     for (int64_t type = 0; type < grid.types; ++type) {
       const double x = left + static_cast<double>(type % per_row) * (width + gap);
       const double y = laid.bottom + static_cast<double>(type / per_row) * (height + gap);
-      const std::string name = fmt::format("type {}", type);
+      const std::string name = laid.have_places ? fmt::format("{}type {}", map, type) : "capsules";
       laid.tiles.push_back({x, y, width, height, 0, name});
       for (int64_t m = 0; m < grid.height; ++m)
         for (int64_t n = 0; n < grid.width; ++n) {
@@ -53,7 +59,8 @@ CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, dou
           laid.cells[static_cast<size_t>(capsule)] = {
               laid.tiles.size() - 1, x + cell * (static_cast<double>(n) + 0.5),
               y + cell * (static_cast<double>(m) + 0.5), cell,
-              fmt::format("{}, row {}, column {}", name, m, n)};
+              laid.have_places ? fmt::format("{}, row {}, column {}", name, m, n)
+                               : fmt::format("capsule {}", capsule)};
         }
     }
     laid.bottom += static_cast<double>(rows) * (height + gap);

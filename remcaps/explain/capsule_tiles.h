@@ -12,20 +12,22 @@ struct CapsuleTiles {
   struct Tile {
     double x = 0, y = 0, width = 0, height = 0;
     int64_t capsules = 0;
-    std::string name;  ///< "type 3"
+    std::string name;  ///< "type 3", or "map 1, type 3" of several grids
   };
   struct Cell {
     size_t tile = 0;
     double x = 0, y = 0;  ///< its centre
     double side = 0;
-    std::string name;  ///< "type 3, row 0, column 5"
+    std::string name;  ///< "type 3, row 0, column 5", or "capsule 200"
   };
   std::vector<Tile> tiles;
   std::vector<Cell> cells;  ///< one for each capsule
   double bottom = 0;
+  bool have_places = false;  ///< on the grids; else one tile holds all capsules, in their order
 };
 
-/// Fills left..right from `top` down, grid below grid. Capsules without a place are one tile.
+/// Fills left..right from `top` down, grid below grid. Where some capsules have no place, none
+/// counts.
 CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, double left,
                            double right, double top);
 

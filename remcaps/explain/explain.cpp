@@ -84,7 +84,7 @@ class Writer {
       raw[fmt::format("cells.{}", g)] = maps.cells[g][0].contiguous();
     save_safetensors(add("-saliency.safetensors"), raw,
                      {{"layer", maps.layer},
-                      {"predicted_class", class_name(result_.quantized)},
+                      {"predicted_class", run_.class_name(result_.quantized.predicted)},
                       {"network", run_.model->name()}});
   }
 
@@ -122,15 +122,10 @@ class Writer {
   Picture picture_of(const Tensor& normalised) const {
     return to_picture(normalised, run_.context.mean, run_.context.std);
   }
-  std::string class_name(const Answer& answer) const {
-    const size_t place = static_cast<size_t>(answer.predicted);
-    return place < run_.class_names.size() ? run_.class_names[place]
-                                           : std::to_string(answer.predicted);
-  }
   // Both answers where they differ: the tree is that of the one with quantized couplings.
   std::string tree_title() const {
     const auto text = [&](const Answer& answer) {
-      return fmt::format("{} ({:.3f})", class_name(answer), answer.activation);
+      return fmt::format("{} ({:.3f})", run_.class_name(answer.predicted), answer.activation);
     };
     const std::string title = text(result_.quantized);
     if (result_.plain.predicted == result_.quantized.predicted) return title;

@@ -195,12 +195,14 @@ void draw_legend(Svg& svg, const Layout& layout) {
   svg.text(edges, top + 33, "0", {.size = 10, .opacity = 0.75});
   svg.text(edges + 146, top + 33, "1", {.size = 10, .anchor = TextAnchor::kEnd, .opacity = 0.75});
   if (!layout.tiles) return;
+  const bool places = layout.tiles->have_places;
   svg.text(left, top + 52,
-           layout.bundled ? "tile: a capsule type, its edge the mean coupling over its places"
-                          : "tile: a capsule type",
+           fmt::format("tile: {}{}", places ? "a capsule type" : "the capsules in their order",
+                       layout.bundled ? ", its edge the mean coupling of all in it" : ""),
            {.size = 10, .opacity = 0.75});
   svg.text(left, top + 66,
-           "cell: a capsule at its place, its colour the coupling, its side the activation",
+           fmt::format("cell: a capsule{}, its colour the coupling, its side the activation",
+                       places ? " at its place" : ""),
            {.size = 10, .opacity = 0.75});
 }
 

@@ -23,7 +23,7 @@ struct TreeDrawing {
 /// Classes on top, primary capsules at the bottom. Capsules outside the tree are faint.
 ///
 /// A layer of more than kMostNodesPerLayer capsules is drawn as tiles, one for each capsule type,
-/// with a cell at each place a capsule of the tree has; what lies below such a layer is left out.
+/// with a cell for each capsule that an edge starts from; what lies below such a layer is left out.
 /// Error where there are more classes than that.
 Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing);
 

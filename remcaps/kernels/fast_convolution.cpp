@@ -80,11 +80,6 @@ bool are_float32_on_cpu(const Tensor& map, const Tensor& weight) {
          map.size(0) > 0;
 }
 
-bool needs_gradient_of_any(const Tensor& map, const Tensor& weight, const Tensor& bias) {
-  return torch::GradMode::is_enabled() && (map.requires_grad() || weight.requires_grad() ||
-                                           (bias.defined() && bias.requires_grad()));
-}
-
 // By the panels of a weight of this shape. The bias may be empty.
 Tensor convolved_by(const kernels::cpu::Panels& panels, const ConvolutionShape& shape,
                     const Tensor& map, const Tensor& bias) {
@@ -148,6 +143,11 @@ kernels::cpu::Panels checked_panels(const Tensor& weight) {
 }
 
 }  // namespace
+
+bool needs_gradient_of_any(const Tensor& map, const Tensor& weight, const Tensor& bias) {
+  return torch::GradMode::is_enabled() && (map.requires_grad() || weight.requires_grad() ||
+                                           (bias.defined() && bias.requires_grad()));
+}
 
 bool has_fast_convolution(const Tensor& map, const Tensor& weight) {
   const int64_t width = kernels::tile_width();

@@ -11,6 +11,10 @@
 
 namespace remcaps {
 
+/// Whether a convolution of these is to be differentiated. The bias may be undefined.
+bool needs_gradient_of_any(const torch::Tensor& map, const torch::Tensor& weight,
+                           const torch::Tensor& bias);
+
 /// Whether fast_convolution() has a kernel for these tensors: float32 on the CPU, filters (and,
 /// where the map needs a gradient, channels) in whole tiles of this CPU's vectors. Maps of few
 /// channels are taken only where they need no gradient: images.

@@ -35,8 +35,7 @@ RunArgument parse_run_argument(const std::string& argument) {
 }
 
 std::string FigureRun::class_name(int64_t class_index) const {
-  const size_t place = static_cast<size_t>(class_index);
-  return place < run.class_names.size() ? run.class_names[place] : std::to_string(class_index);
+  return run.class_name(class_index);
 }
 
 BatchSource FigureRun::source() const {

@@ -8,11 +8,20 @@
 namespace remcaps {
 namespace {
 
-// What decides neither the weights nor the numbers a run ends with. The seed has a key of its own,
-// and where the files lie is a matter of the machine.
+// What decides neither the weights nor the numbers a run ends with. The seed has a key of its own.
 bool leaves_the_result_alone(const std::string& key) {
-  return key == "about" || key == "train.seed" || key == "cuda_graph" || key == "dataset.folder" ||
+  return key == "about" || key == "train.seed" || key == "cuda_graph" ||
          key.starts_with("metrics.") || key.starts_with("train.checkpoint_");
+}
+
+// Where the files lie is a matter of the machine; a recipe that needs one says what it must be.
+bool is_place(const std::string& key) {
+  return key == "dataset.folder" || key == "model.backbone_weights" || key == "train.start_from";
+}
+
+bool keeps_the_experiment(const std::string& key) {
+  return key == "train.minutes" || key == "train.epochs" || key == "precision" ||
+         key == "kernels" || key == "deterministic";
 }
 
 // 1e-3 and 0.001 are the same value.
@@ -27,8 +36,9 @@ bool same_value(const std::string& a, const std::string& b) {
 
 const OptionMap& RecipeChanges::published(const std::string& recipe) {
   const auto [entry, fresh] = published_.try_emplace(recipe);
+  if (!fresh) return entry->second;
   const std::vector<std::string> known = recipe_names();
-  if (!fresh || std::find(known.begin(), known.end(), recipe) == known.end()) return entry->second;
+  if (std::find(known.begin(), known.end(), recipe) == known.end()) return entry->second;
   Recipe own = load_recipe(recipe);
   // A network knows the options that its recipe leaves at their defaults.
   if (auto context = known_context(own)) {
@@ -42,15 +52,11 @@ OptionMap RecipeChanges::of(const std::string& recipe, const OptionMap& options)
   OptionMap changed;
   for (const auto& [key, value] : published(recipe)) {
     const auto own = options.find(key);
-    if (own != options.end() && !leaves_the_result_alone(key) && !same_value(own->second, value))
+    if (own != options.end() && !leaves_the_result_alone(key) && !is_place(key) &&
+        !same_value(own->second, value))
       changed[key] = own->second;
   }
   return changed;
-}
-
-bool keeps_the_experiment(const std::string& key) {
-  return key == "train.minutes" || key == "train.epochs" || key == "precision" ||
-         key == "kernels" || key == "deterministic";
 }
 
 OptionMap other_experiment(OptionMap changed) {

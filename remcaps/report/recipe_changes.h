@@ -20,11 +20,8 @@ class RecipeChanges {
   std::map<std::string, OptionMap> published_;  // by recipe: making its network takes a while
 };
 
-/// Whether a changed option leaves the experiment what it was: how long a run may take and how the
-/// machine computes, not what.
-bool keeps_the_experiment(const std::string& key);
-
-/// The changes that do not.
+/// The changes that make another experiment of the recipe: not how long a run may take, and not how
+/// the machine computes.
 OptionMap other_experiment(OptionMap changed);
 
 }  // namespace remcaps

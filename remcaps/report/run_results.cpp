@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
@@ -23,6 +24,27 @@ bool is_summary(const fs::directory_entry& entry) {
          (name == "summary.json" || (name.starts_with("seed-") && name.ends_with(".json")));
 }
 
+// What tables read of a summary, or of its part for a split, where it is there.
+void check_kinds(const json& part, const fs::path& file) {
+  const auto numbers = [](const json& value) {
+    return value.is_array() &&
+           std::all_of(value.begin(), value.end(), [](const json& x) { return x.is_number(); });
+  };
+  const auto expect = [&](const char* key, bool (*holds)(const json&), const char* kind) {
+    const auto found = part.find(key);
+    check(found == part.end() || holds(*found), "{}: its {} is not {}", file.string(), key, kind);
+  };
+  for (const char* key :
+       {"epochs", "accuracy", "accuracy_quantized", "parameters_nonzero", "seconds", "median_keys"})
+    expect(
+        key, [](const json& value) { return value.is_number(); }, "a number");
+  for (const char* key : {"stopped", "machine", "data_note"})
+    expect(
+        key, [](const json& value) { return value.is_string(); }, "a text");
+  for (const char* key : {"entropy_per_class", "keys_per_class"})
+    expect(key, numbers, "a list of numbers");
+}
+
 RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
@@ -35,6 +57,10 @@ RunResult read_summary(const fs::path& file) {
   } catch (const json::exception&) {
     fail("{}: not a run's summary (no recipe, no seed)", file.string());
   }
+  check_kinds(result.summary, file);
+  const auto splits = result.summary.find("splits");
+  if (splits != result.summary.end() && splits->is_object())
+    for (const auto& [name, part] : splits->items()) check_kinds(part, file);
   return result;
 }
 
@@ -49,6 +75,8 @@ void note_changes(RunResult& run, RecipeChanges& changes) {
     run.changed = summary.value("changed", OptionMap());
   } catch (const json::exception&) {
     fail("{}: options that are none of a recipe's", run.place.string());
+  } catch (const Error&) {
+    run.changed.clear();  // of an older program, or a recipe that cannot be read any more
   }
 }
 
@@ -60,12 +88,14 @@ std::string nearer(const RunResult& a, const RunResult& b) {
   return a.summary.value("epochs", 0) > b.summary.value("epochs", 0) ? "a longer run" : "";
 }
 
-void add_result(FoundResults& found, RunResult result) {
+// Its place among the results; or, where another run of its seed counts, among the displaced.
+void add_result(FoundResults& found, std::vector<RunResult>& displaced, RunResult result) {
   for (const char* key : {"dataset.name", "dataset.protocol"})
     if (result.changed.contains(key)) {
-      found.left_out.push_back(fmt::format("{} is left out: not on the data of {} ({}={})",
-                                           result.place.string(), result.recipe, key,
-                                           result.changed.at(key)));
+      found.left_out.push_back(
+          {result.recipe,
+           fmt::format("{} is left out: not on the data of {} ({}={})", result.place.string(),
+                       result.recipe, key, result.changed.at(key))});
       return;
     }
   std::vector<RunResult>& runs = found.results[result.recipe];
@@ -76,10 +106,16 @@ void add_result(FoundResults& found, RunResult result) {
     return;
   }
   if (!nearer(result, *same).empty()) std::swap(result, *same);
-  const std::string reason = nearer(*same, result);
-  found.left_out.push_back(
-      fmt::format("{} is left out: seed {} of {} has {}, {}", result.place.string(), same->seed,
-                  same->recipe, reason.empty() ? "another run" : reason, same->place.string()));
+  displaced.push_back(std::move(result));
+}
+
+LeftOutRun note_displaced(const RunResult& run, const std::vector<RunResult>& runs) {
+  const auto counts = std::find_if(runs.begin(), runs.end(),
+                                   [&](const RunResult& other) { return other.seed == run.seed; });
+  const std::string reason = nearer(*counts, run);
+  return {run.recipe,
+          fmt::format("{} is left out: seed {} of {} has {}, {}", run.place.string(), run.seed,
+                      run.recipe, reason.empty() ? "another run" : reason, counts->place.string())};
 }
 
 double mean(const std::vector<double>& values) {
@@ -155,9 +191,25 @@ const json& RunResult::split(const std::string& name) const {
   return found == splits->end() ? kNothing : *found;
 }
 
+std::vector<std::string> FoundResults::notes(const std::vector<std::string>& recipes) const {
+  std::vector<std::string> lines;
+  for (const LeftOutRun& run : left_out)
+    if (std::find(recipes.begin(), recipes.end(), run.recipe) != recipes.end())
+      lines.push_back(run.note);
+  return lines;
+}
+
+std::vector<std::string> FoundResults::notes() const {
+  std::vector<std::string> lines;
+  for (const LeftOutRun& run : left_out) lines.push_back(run.note);
+  return lines;
+}
+
 FoundResults find_results(const std::vector<fs::path>& paths) {
   FoundResults found;
   RecipeChanges changes;
+  std::vector<RunResult> displaced;
+  std::set<fs::path> seen;
   for (const fs::path& path : paths) {
     std::vector<fs::path> files;
     if (fs::is_regular_file(path)) {
@@ -169,11 +221,14 @@ FoundResults find_results(const std::vector<fs::path>& paths) {
       std::sort(files.begin(), files.end());
     }
     for (const fs::path& file : files) {
+      if (!seen.insert(fs::canonical(file)).second) continue;
       RunResult result = read_summary(file);
       note_changes(result, changes);
-      add_result(found, std::move(result));
+      add_result(found, displaced, std::move(result));
     }
   }
+  for (const RunResult& run : displaced)
+    found.left_out.push_back(note_displaced(run, found.results.at(run.recipe)));
   for (auto& [recipe, runs] : found.results)
     std::sort(runs.begin(), runs.end(),
               [](const RunResult& a, const RunResult& b) { return a.seed < b.seed; });

@@ -28,9 +28,18 @@ struct RunResult {
 /// Finished runs by recipe, ordered by seed.
 using RunResults = std::map<std::string, std::vector<RunResult>>;
 
+struct LeftOutRun {
+  std::string recipe;
+  std::string note;  ///< one line: which run it is, and why
+};
+
 struct FoundResults {
   RunResults results;
-  std::vector<std::string> left_out;  ///< a line for each run that is not among them, and why
+  std::vector<LeftOutRun> left_out;
+
+  /// The notes on runs of these recipes, or of all.
+  std::vector<std::string> notes(const std::vector<std::string>& recipes) const;
+  std::vector<std::string> notes() const;
 };
 
 /// Reads summary files, and looks for them (summary.json, seed-42.json) in folders and below. A run

@@ -47,6 +47,11 @@ fs::path run_data_root(const RunFolder& folder, const std::string& from_command_
   return !recorded.empty() && fs::exists(recorded, error) ? recorded : data_root("");
 }
 
+std::string LoadedRun::class_name(int64_t class_index) const {
+  const size_t place = static_cast<size_t>(class_index);
+  return place < class_names.size() ? class_names[place] : std::to_string(class_index);
+}
+
 DataSplits LoadedRun::load_data(const std::string& from_command_line) const {
   const bool use_recorded = from_command_line.empty() && !data_root.empty();
   return load_dataset(recipe.dataset,

@@ -26,6 +26,9 @@ struct LoadedRun {
   /// says, so that a network measures the same on every one.
   std::string precision = "float32";
 
+  /// The class's name, or its index where it has none.
+  std::string class_name(int64_t class_index) const;
+
   /// Another precision than that; `tf32` holds for all of a GPU's runs.
   void compute_in(const std::string& given);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/explain/capsule_tiles.h"
 #include "remcaps/explain/tree_drawing.h"
 #include "tests/explain/traces.h"
 
@@ -211,6 +212,21 @@ TEST(TreeDrawing, CapsulesWithoutAPlaceAreOneTile) {
                             torch::ones({1, many}))});
   const std::string svg = draw_tree(parse_tree(capsule_layers(wide, 0), {1}), {}).str("tree");
   EXPECT_THAT(svg, HasSubstr(fmt::format("{0} of {0} capsules", many)));
+  EXPECT_THAT(svg, HasSubstr(fmt::format("<title>capsule {}: coupling", many - 1)));
+  EXPECT_THAT(svg, HasSubstr("the capsules in their order"));
+}
+
+TEST(TreeDrawing, EveryCapsuleOfALargeLayerHasACell) {
+  // As of a network whose second map is a single place, which is no grid.
+  const CapsuleTiles some = lay_out_tiles(160, {testing::dense_grid(32, 2, 2)}, 0, 500, 0);
+  EXPECT_FALSE(some.have_places);
+  ASSERT_EQ(some.tiles.size(), 1u);
+  EXPECT_EQ(some.tiles[0].capsules, 160);
+  for (const CapsuleTiles::Cell& cell : some.cells) EXPECT_GT(cell.side, 0);
+  const CapsuleTiles all = lay_out_tiles(
+      160, {testing::dense_grid(32, 2, 2), testing::dense_grid(8, 2, 2, 128)}, 0, 500, 0);
+  EXPECT_EQ(all.tiles.size(), 40u);
+  EXPECT_EQ(all.cells[159].name, "map 1, type 7, row 1, column 1");
 }
 
 TEST(TreeDrawing, RefusesMoreClassesThanCanBeRead) {

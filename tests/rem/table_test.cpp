@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
@@ -139,7 +140,7 @@ TEST_F(TableTest, OfTwoRunsOfOneSeedTheOneNearerToItsRecipeCounts) {
   EXPECT_EQ(runs[0].changed, (OptionMap{{"precision", "bf16"}, {"train.epochs", "40"}}));
   const auto line = [&](const std::string& text) { return (folder_ / text).string(); };
   EXPECT_THAT(
-      all.left_out,
+      all.notes(),
       UnorderedElementsAre(
           line("changed") + " is left out: seed 42 of mnist/dr-capsnet has a run nearer to it, " +
               line("longer"),
@@ -147,6 +148,36 @@ TEST_F(TableTest, OfTwoRunsOfOneSeedTheOneNearerToItsRecipeCounts) {
               " is left out: not on the data of mnist/dr-capsnet (dataset.name=folder)",
           line("shorter") + " is left out: seed 42 of mnist/dr-capsnet has a longer run, " +
               line("longer")));
+}
+
+TEST_F(TableTest, ARunThatIsNamedTwiceIsNotLeftOut) {
+  add_run("mnist/dr-capsnet-rem", 42, 0.9, 0.9, {1}, 0, 10);
+  EXPECT_THAT(find_results({folder_.path(), folder_ / "mnist"}).notes(), IsEmpty());
+}
+
+TEST_F(TableTest, WhereItsFilesLieDoesNotChangeARecipe) {
+  const OptionMap options =
+      yaml_paths(load_recipe("mnist/dr-capsnet-rem-frozen-decoder",
+                             {"train.start_from=elsewhere", "dataset.folder=here", "train.lr=0.5"})
+                     .to_yaml());
+  EXPECT_EQ(RecipeChanges().of("mnist/dr-capsnet-rem-frozen-decoder", options),
+            (OptionMap{{"train.lr", "0.5"}}));
+}
+
+TEST_F(TableTest, NumbersThatAreNoneAreErrorsThatNameTheFile) {
+  for (const char* wrong : {R"({"recipe": "a", "seed": 1, "epochs": "ten"})",
+                            R"({"recipe": "a", "seed": 1, "stopped": null})",
+                            R"({"recipe": "a", "seed": 1, "keys_per_class": [1, "two"]})",
+                            R"({"recipe": "a", "seed": 1, "options": 3})"}) {
+    write_atomically(folder_ / "summary.json", std::string_view(wrong));
+    try {
+      results();
+      FAIL() << wrong;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(folder_.path().string())) << wrong;
+      EXPECT_THAT(error.what(), Not(HasSubstr("json.exception"))) << wrong;
+    }
+  }
 }
 
 TEST_F(TableTest, ShowsOursAndThePapersInEveryFormat) {
