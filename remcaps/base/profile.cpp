@@ -30,7 +30,8 @@ bool save_profile(const fs::path& path, const std::set<ActivityType>& activities
   work();
   profiler::disableProfiler()->save(unfinished(path).string());
   std::error_code ignored;
-  return fs::is_regular_file(unfinished(path), ignored);
+  return fs::is_regular_file(unfinished(path), ignored) &&
+         fs::file_size(unfinished(path), ignored) > 0;
 }
 
 }  // namespace
