@@ -42,15 +42,11 @@ Answer answer_of(const Forward& forward) {
   return {predicted, forward.activations[0][predicted].item<double>()};
 }
 
-bool quantizes(const QuantizeOptions& quantize) {
-  return std::any_of(quantize.levels.begin(), quantize.levels.end(),
-                     [](int64_t k) { return k > 0; });
-}
-
 // "K = 11", "K = 11, 6": one for all routing layers, or one for each.
 std::string levels_text(const QuantizeOptions& quantize) {
-  return quantizes(quantize) ? fmt::format("K = {}", fmt::join(quantize.levels, ", "))
-                             : "unquantized";
+  const bool quantizes =
+      std::any_of(quantize.levels.begin(), quantize.levels.end(), [](int64_t k) { return k > 0; });
+  return quantizes ? fmt::format("K = {}", fmt::join(quantize.levels, ", ")) : "unquantized";
 }
 
 fs::path with_suffix(const fs::path& stem, const std::string& suffix) {
@@ -151,10 +147,8 @@ Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
   ForwardOptions how;
   how.trace = true;
   how.quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
-  const Forward forward = run.model->forward(image, how);
-  const Answer plain =
-      answer_of(quantizes(run.recipe.quantize) ? run.model->forward(image) : forward);
-  Writer writer(run, image, forward, plain, stem);
+  const auto [plain, forward] = run.model->forward_both(image, {}, how);
+  Writer writer(run, image, forward, answer_of(plain), stem);
   const bool everything = !options.saliency && !options.tree && !options.perturbations;
   // An option that changes something asks for it, too.
   const auto shown = [&](bool by_name, bool option, const char* what, const std::string& why_not) {

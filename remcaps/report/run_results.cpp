@@ -30,6 +30,10 @@ void check_kinds(const json& part, const fs::path& file) {
     return value.is_array() &&
            std::all_of(value.begin(), value.end(), [](const json& x) { return x.is_number(); });
   };
+  const auto texts = [](const json& value) {
+    return value.is_object() &&
+           std::all_of(value.begin(), value.end(), [](const json& x) { return x.is_string(); });
+  };
   const auto expect = [&](const char* key, bool (*holds)(const json&), const char* kind) {
     const auto found = part.find(key);
     check(found == part.end() || holds(*found), "{}: its {} is not {}", file.string(), key, kind);
@@ -43,6 +47,7 @@ void check_kinds(const json& part, const fs::path& file) {
         key, [](const json& value) { return value.is_string(); }, "a text");
   for (const char* key : {"entropy_per_class", "keys_per_class"})
     expect(key, numbers, "a list of numbers");
+  for (const char* key : {"options", "changed"}) expect(key, texts, "texts by name");
 }
 
 RunResult read_summary(const fs::path& file) {
@@ -72,30 +77,27 @@ void note_changes(RunResult& run, RecipeChanges& changes) {
       summary["options"] = yaml_paths(read_run_recipe(RunFolder::open(run.place)).to_yaml());
     if (!summary.contains("changed") && summary.contains("options"))
       summary["changed"] = changes.of(run.recipe, summary.at("options").get<OptionMap>());
-    run.changed = summary.value("changed", OptionMap());
-  } catch (const json::exception&) {
-    fail("{}: options that are none of a recipe's", run.place.string());
   } catch (const Error&) {
-    run.changed.clear();  // of an older program, or a recipe that cannot be read any more
+    // Of an older program, or of a recipe that cannot be read any more.
   }
 }
 
 // Why `a` counts and not `b`, another run of its recipe and seed; empty where it does not.
 std::string nearer(const RunResult& a, const RunResult& b) {
-  const size_t changes_a = other_experiment(a.changed).size();
-  const size_t changes_b = other_experiment(b.changed).size();
+  const size_t changes_a = other_experiment(a.changed()).size();
+  const size_t changes_b = other_experiment(b.changed()).size();
   if (changes_a != changes_b) return changes_a < changes_b ? "a run nearer to it" : "";
   return a.summary.value("epochs", 0) > b.summary.value("epochs", 0) ? "a longer run" : "";
 }
 
 // Its place among the results; or, where another run of its seed counts, among the displaced.
 void add_result(FoundResults& found, std::vector<RunResult>& displaced, RunResult result) {
+  const OptionMap changed = result.changed();
   for (const char* key : {"dataset.name", "dataset.protocol"})
-    if (result.changed.contains(key)) {
+    if (changed.contains(key)) {
       found.left_out.push_back(
-          {result.recipe,
-           fmt::format("{} is left out: not on the data of {} ({}={})", result.place.string(),
-                       result.recipe, key, result.changed.at(key))});
+          {result.recipe, fmt::format("{} is left out: not on the data of {} ({}={})",
+                                      result.place.string(), result.recipe, key, changed.at(key))});
       return;
     }
   std::vector<RunResult>& runs = found.results[result.recipe];
@@ -189,6 +191,10 @@ const json& RunResult::split(const std::string& name) const {
   if (splits == summary.end()) return kNothing;
   const auto found = splits->find(name);
   return found == splits->end() ? kNothing : *found;
+}
+
+OptionMap RunResult::changed() const {
+  return summary.value("changed", OptionMap());
 }
 
 std::vector<std::string> FoundResults::notes(const std::vector<std::string>& recipes) const {

@@ -19,8 +19,9 @@ struct RunResult {
   std::string recipe;
   int64_t seed = 0;
   nlohmann::json summary;  ///< as the file has it, and find_results() adds "changed"
-  OptionMap changed;       ///< the options in which it differs from the recipe of its name
 
+  /// The options in which it differs from the recipe of its name, where that is known.
+  OptionMap changed() const;
   /// The part of the summary that belongs to a split; null where it was not measured.
   const nlohmann::json& split(const std::string& name) const;
 };

@@ -50,7 +50,7 @@ std::string ended_early(const RunResult& run) {
 
 std::string told_changes(const RunResult& run) {
   std::vector<std::string> parts;
-  for (const auto& [key, value] : run.changed)
+  for (const auto& [key, value] : run.changed())
     // Both limits have been told of already.
     if (key != "train.minutes" && key != "train.epochs")
       parts.push_back(fmt::format("{}={}", key, value));

@@ -41,6 +41,23 @@ TEST(ColourMap, StrongerIsFurtherFromThePage) {
   EXPECT_EQ(to_hex(strength_colour(std::nan(""), false)), to_hex(strength_colour(0, false)));
 }
 
+TEST(ColourMap, StrengthHasTheColoursOfTheReport) {
+  const std::vector<Colour> viridis = {{0x44, 0x01, 0x54},
+                                       {0x3b, 0x52, 0x8b},
+                                       {0x21, 0x91, 0x8c},
+                                       {0x5e, 0xc9, 0x62},
+                                       {0xfd, 0xe7, 0x25}};
+  for (size_t i = 0; i < viridis.size(); ++i) {
+    const double place = static_cast<double>(i) / 4;
+    for (const Colour found : {strength_colour(place * place, true),
+                               strength_colour((1 - place) * (1 - place), false)}) {
+      EXPECT_NEAR(found.red, viridis[i].red, 5) << i;
+      EXPECT_NEAR(found.green, viridis[i].green, 5) << i;
+      EXPECT_NEAR(found.blue, viridis[i].blue, 5) << i;
+    }
+  }
+}
+
 TEST(Svg, ADarkPageHasColoursOfItsOwn) {
   Svg inner(10, 10), outer(20, 20);
   inner.circle(5, 5, 2, {"#111111", "#eeeeee"}, {.colour = {"#222222", "#dddddd"}});

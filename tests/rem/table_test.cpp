@@ -137,7 +137,7 @@ TEST_F(TableTest, OfTwoRunsOfOneSeedTheOneNearerToItsRecipeCounts) {
   const std::vector<RunResult>& runs = all.results.at("mnist/dr-capsnet");
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].place, folder_ / "longer");
-  EXPECT_EQ(runs[0].changed, (OptionMap{{"precision", "bf16"}, {"train.epochs", "40"}}));
+  EXPECT_EQ(runs[0].changed(), (OptionMap{{"precision", "bf16"}, {"train.epochs", "40"}}));
   const auto line = [&](const std::string& text) { return (folder_ / text).string(); };
   EXPECT_THAT(
       all.notes(),
