@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "bench/device_timing.h"
-#include "remcaps/kernels/fast_convolution.h"
-#include "remcaps/kernels/sparse_convolution.h"
+#include "remcaps/ops/convolution.h"
+#include "remcaps/ops/sparse_convolution.h"
 
 namespace remcaps {
 namespace {

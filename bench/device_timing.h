@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 
 namespace remcaps {
 

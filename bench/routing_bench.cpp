@@ -7,7 +7,7 @@
 
 #include "bench/device_timing.h"
 #include "remcaps/capsule/routing.h"
-#include "remcaps/kernels/fused_routing.h"
+#include "remcaps/ops/routing.h"
 
 namespace remcaps {
 namespace {

@@ -5,7 +5,7 @@
 #include <torch/types.h>
 
 #include "bench/device_timing.h"
-#include "remcaps/kernels/fused_update.h"
+#include "remcaps/ops/update.h"
 #include "remcaps/pruning/lobster.h"
 #include "remcaps/training/adam.h"
 

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "remcaps/base/json.h"
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 
 namespace remcaps::cli {
 

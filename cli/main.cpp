@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/training/interrupt.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 
 namespace remcaps::cli {
 

@@ -4,7 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
-#include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/ops/convolution.h"
 
 namespace remcaps::cli {
 

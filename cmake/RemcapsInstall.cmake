@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 
 get_property(libraries GLOBAL PROPERTY REMCAPS_LIBRARIES)
-install(TARGETS remcaps_options remcaps_all ${libraries} EXPORT remcapsTargets
+install(TARGETS remcaps_options remcaps_torch_options remcaps_all ${libraries} EXPORT remcapsTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS remcaps_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY remcaps DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

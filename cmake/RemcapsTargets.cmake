@@ -1,5 +1,6 @@
-# remcaps_library(folder SOURCES ... DEPENDS ... [LINK ...])
+# remcaps_library(folder [TORCH_FREE] SOURCES ... DEPENDS ... [LINK ...])
 #   One static library per folder, remcaps::<folder>: what a folder may include is what it links.
+#   TORCH_FREE: it neither sees libtorch's headers nor links libtorch.
 
 # -fPIC everywhere, programs too: one precompiled header can only serve targets with the same flags.
 set(REMCAPS_FLAGS -fPIC -Wall -Wextra -Werror)
@@ -12,7 +13,6 @@ endif()
 
 add_library(remcaps_options INTERFACE)
 target_compile_features(remcaps_options INTERFACE cxx_std_20)
-target_include_directories(remcaps_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 target_include_directories(remcaps_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # A libtorch from PyTorch carries an older copy of std::filesystem, which must not come before the
@@ -20,7 +20,11 @@ target_include_directories(remcaps_options INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_link_libraries(remcaps_options INTERFACE stdc++)
 endif()
-target_link_libraries(remcaps_options INTERFACE ${TORCH_LIBRARIES} Threads::Threads OpenMP::OpenMP_CXX)
+target_link_libraries(remcaps_options INTERFACE Threads::Threads OpenMP::OpenMP_CXX)
+
+add_library(remcaps_torch_options INTERFACE)
+target_include_directories(remcaps_torch_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+target_link_libraries(remcaps_torch_options INTERFACE remcaps_options ${TORCH_LIBRARIES})
 # libtorch 2.x brings fmt headers of its own, which come first on the include path and need not match
 # the installed libfmt: they are used without it then.
 set(REMCAPS_FMT fmt::fmt)
@@ -39,9 +43,9 @@ endif()
 # torch's headers take most of a compilation: they are parsed once, here, for every target.
 file(WRITE ${CMAKE_BINARY_DIR}/pch/empty.cpp "")
 add_library(remcaps_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cpp)
-target_link_libraries(remcaps_pch PRIVATE remcaps_options)
+target_link_libraries(remcaps_pch PRIVATE remcaps_torch_options)
 target_compile_options(remcaps_pch PRIVATE ${REMCAPS_FLAGS})
-target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/base/pch.h)
+target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/torch/pch.h)
 
 # A unity build compiles a folder as one; nvcc takes so long for its kernels that they come in batches.
 set(REMCAPS_UNITY_BATCH 0)
@@ -50,20 +54,28 @@ if(REMCAPS_CUDA)
 endif()
 
 function(remcaps_compile target)
+  cmake_parse_arguments(ARG "TORCH_FREE" "" "" ${ARGN})
   target_compile_options(${target} PRIVATE ${REMCAPS_FLAGS})
   set_target_properties(${target} PROPERTIES
     UNITY_BUILD ${REMCAPS_UNITY} UNITY_BUILD_BATCH_SIZE ${REMCAPS_UNITY_BATCH})
-  target_precompile_headers(${target} REUSE_FROM remcaps_pch)
+  if(NOT ARG_TORCH_FREE)
+    target_precompile_headers(${target} REUSE_FROM remcaps_pch)
+  endif()
 endfunction()
 
 function(remcaps_library folder)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH_FREE" "" "SOURCES;DEPENDS;LINK" ${ARGN})
   set(target remcaps_${folder})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(remcaps::${folder} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
-  target_link_libraries(${target} PUBLIC remcaps_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
-  remcaps_compile(${target})
+  if(ARG_TORCH_FREE)
+    target_link_libraries(${target} PUBLIC remcaps_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
+    remcaps_compile(${target} TORCH_FREE)
+  else()
+    target_link_libraries(${target} PUBLIC remcaps_torch_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
+    remcaps_compile(${target})
+  endif()
   set_property(GLOBAL APPEND PROPERTY REMCAPS_LIBRARIES ${target})
 endfunction()
 

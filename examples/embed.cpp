@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/training/load.h"
 

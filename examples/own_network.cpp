@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/conv.h>
 
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/primary_caps.h"

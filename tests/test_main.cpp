@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 
 namespace {
 

@@ -2,26 +2,27 @@
 // order of evaluation, so augmentation and shuffling resume exactly at any step.
 #pragma once
 
-#include <torch/types.h>
-
 #include <cstdint>
+#include <vector>
 
 namespace remcaps {
 
 /// Purposes that must not share a stream of random numbers.
 enum class RandomStream : uint32_t { kShuffle = 1, kAugment = 2, kPruning = 3, kExplain = 4 };
 
+/// The hash itself, for code that computes it on tensors (torch/random.h).
+constexpr uint32_t kMixMultiplier1 = 0x7feb352d, kMixMultiplier2 = 0x846ca68b;
+constexpr uint32_t kSampleMultiplier = 0x9e3779b1;
+
+/// The part of a hash that all samples of a batch share.
+uint32_t random_key(uint64_t seed, RandomStream stream, uint64_t epoch, uint32_t draw);
+
 /// A 32-bit hash of (seed, stream, epoch, sample, draw).
 uint32_t random_bits(uint64_t seed, RandomStream stream, uint64_t epoch, uint64_t sample,
                      uint32_t draw);
 
-/// Uniform numbers in [0, 1) for each of `samples` (int64 [B], on any device): float32 [B], equal
-/// to random_bits(...) * 2^-32 rounded down to 24 bits.
-torch::Tensor random_uniform(uint64_t seed, RandomStream stream, uint64_t epoch,
-                             const torch::Tensor& samples, uint32_t draw);
-
-/// A permutation of 0..n-1 for (seed, epoch), int64 on the CPU.
-torch::Tensor random_permutation(int64_t n, uint64_t seed, uint64_t epoch);
+/// A permutation of 0..n-1 for (seed, epoch).
+std::vector<int64_t> random_permutation(int64_t n, uint64_t seed, uint64_t epoch);
 
 /// The permutation that numpy.random.seed(seed); numpy.random.shuffle(list(range(n))) makes: the
 /// published code splits training and validation with it.

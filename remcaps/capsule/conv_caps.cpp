@@ -1,7 +1,7 @@
 #include "remcaps/capsule/conv_caps.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/kernels/fused_pointwise.h"
+#include "remcaps/ops/pointwise.h"
 
 namespace remcaps {
 

@@ -1,7 +1,7 @@
 #include "remcaps/capsule/conv_routing.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 

@@ -2,11 +2,11 @@
 
 #include <optional>
 
-#include "remcaps/base/torch_compat.h"
-#include "remcaps/kernels/channel_bias.h"
-#include "remcaps/kernels/pixel_layer.h"
-#include "remcaps/kernels/strip_convolution.h"
-#include "remcaps/kernels/tensor_core_copy.h"
+#include "remcaps/torch/compat.h"
+#include "remcaps/ops/channel_bias.h"
+#include "remcaps/ops/pixel_layer.h"
+#include "remcaps/ops/strip_convolution.h"
+#include "remcaps/ops/tensor_core_copy.h"
 
 namespace remcaps {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/routing.h"
-#include "remcaps/kernels/fast_convolution.h"
-#include "remcaps/kernels/sparse_convolution.h"
+#include "remcaps/ops/convolution.h"
+#include "remcaps/ops/sparse_convolution.h"
 
 namespace remcaps {
 

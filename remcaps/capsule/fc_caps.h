@@ -6,7 +6,7 @@
 
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/routing.h"
-#include "remcaps/kernels/fused_routing.h"
+#include "remcaps/ops/routing.h"
 
 namespace remcaps {
 

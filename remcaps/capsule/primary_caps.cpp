@@ -1,6 +1,6 @@
 #include "remcaps/capsule/primary_caps.h"
 
-#include "remcaps/kernels/fused_pointwise.h"
+#include "remcaps/ops/pointwise.h"
 
 namespace remcaps {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/torch_compat.h"
-#include "remcaps/kernels/fused_routing.h"
+#include "remcaps/torch/compat.h"
+#include "remcaps/ops/routing.h"
 
 namespace remcaps {
 namespace {

@@ -2,9 +2,9 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/data/augment.h"
-#include "remcaps/kernels/fused_batch.h"
+#include "remcaps/ops/batch.h"
 
 namespace remcaps {
 namespace {
@@ -85,7 +85,7 @@ void BatchSource::prepare_epoch(uint64_t seed, uint64_t epoch) const {
   if (epoch_.made && epoch_.seed == seed && epoch_.number == epoch) return;
   const torch::Tensor samples =
       torch::arange(size_, torch::TensorOptions().dtype(torch::kInt64).device(device_));
-  epoch_.order = random_permutation(size_, seed, epoch).to(dataset_.images.device());
+  epoch_.order = torch::tensor(random_permutation(size_, seed, epoch)).to(dataset_.images.device());
   epoch_.draws = augment_draws(augment_, seed, epoch, samples);
   epoch_.seed = seed;
   epoch_.number = epoch;

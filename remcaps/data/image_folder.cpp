@@ -14,7 +14,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
-#include "remcaps/base/runtime.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"

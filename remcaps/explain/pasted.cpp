@@ -1,7 +1,7 @@
 #include "remcaps/explain/pasted.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/random.h"
+#include "remcaps/torch/random.h"
 #include "remcaps/data/prepared.h"
 #include "remcaps/tensors/safetensors.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/random.h"
+#include "remcaps/torch/random.h"
 
 namespace remcaps {
 

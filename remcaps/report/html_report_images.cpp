@@ -43,7 +43,8 @@ ReportImages::ReportImages(const Dataset& images, std::vector<std::string> class
       class_names_(std::move(class_names)),
       geometry_(geometry_of(augment)),
       share_(share) {
-  const torch::Tensor order = random_permutation(images.size(), /*seed=*/0, /*epoch=*/0);
+  const torch::Tensor order =
+      torch::tensor(random_permutation(images.size(), /*seed=*/0, /*epoch=*/0));
   const int64_t count = std::min(samples, images.size());
   places_.assign(order.data_ptr<int64_t>(), order.data_ptr<int64_t>() + count);
   std::sort(places_.begin(), places_.end());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "remcaps/capsule/routing.h"
-#include "remcaps/kernels/fused_update.h"
+#include "remcaps/ops/update.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/tensors/safetensors.h"
 

@@ -7,7 +7,7 @@
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
-#include "remcaps/kernels/fused_batch.h"
+#include "remcaps/ops/batch.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "remcaps/base/error.h"
-#include "remcaps/kernels/fused_batch.h"
+#include "remcaps/ops/batch.h"
 #include "remcaps/training/memory.h"
 
 namespace remcaps {

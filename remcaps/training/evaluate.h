@@ -4,12 +4,12 @@
 #include <functional>
 #include <optional>
 
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/data/batches.h"
-#include "remcaps/kernels/device_graph.h"
-#include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/torch/device_graph.h"
+#include "remcaps/ops/convolution.h"
 #include "remcaps/models/model.h"
 #include "remcaps/training/phase_clock.h"
 #include "remcaps/training/recipe.h"

@@ -6,7 +6,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/base/version.h"
 
 namespace remcaps {

@@ -5,7 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"

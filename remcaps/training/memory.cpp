@@ -6,7 +6,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 namespace {

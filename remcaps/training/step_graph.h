@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "remcaps/kernels/device_graph.h"
+#include "remcaps/torch/device_graph.h"
 #include "remcaps/training/step.h"
 
 namespace remcaps {

@@ -6,7 +6,7 @@
 
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/base/version.h"
 
 namespace remcaps {

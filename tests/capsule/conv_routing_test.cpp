@@ -2,7 +2,7 @@
 
 #include "remcaps/base/error.h"
 #include "tests/capsule/numeric.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
 namespace {

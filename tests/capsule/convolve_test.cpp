@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
-#include "remcaps/kernels/convolution_lanes.h"
-#include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/kernels/convolution/tile_product.h"
+#include "remcaps/ops/convolution.h"
 #include "tests/capsule/packed_testing.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
 namespace {

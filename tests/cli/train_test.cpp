@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "remcaps/kernels/fast_convolution.h"
+#include "remcaps/ops/convolution.h"
 #include "remcaps/tensors/safetensors.h"
 #include "tests/cli/cli_fixture.h"
 

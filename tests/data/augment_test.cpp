@@ -5,7 +5,7 @@
 #include "remcaps/data/batches.h"
 #include "remcaps/data/catalog.h"
 #include "tests/data/fixtures.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/ops/kernel_testing.h"
 
 namespace remcaps::testing {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/loss.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/ops/kernel_testing.h"
 #include "tests/models/make.h"
 
 namespace remcaps {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "remcaps/kernels/fused_batch.h"
-#include "tests/kernels/kernel_testing.h"
+#include "remcaps/ops/batch.h"
+#include "tests/ops/kernel_testing.h"
 #include "tests/training/tiny_network.h"
 
 namespace remcaps {

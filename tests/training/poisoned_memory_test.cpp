@@ -1,19 +1,19 @@
 // The networks of the recipes in training on a GPU whose free memory holds NaN before every step:
 // what reads memory that nobody has written, a kernel or a library, does not stay unseen.
-#include "tests/kernels/poisoned_memory.h"
+#include "tests/ops/poisoned_memory.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "remcaps/base/torch_compat.h"
+#include "remcaps/torch/compat.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/evaluate.h"
 #include "remcaps/training/recipe.h"
 #include "remcaps/training/step.h"
 #include "remcaps/training/trainer.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
 namespace {

@@ -11,7 +11,7 @@
 #include "remcaps/pruning/threshold_search.h"
 #include "remcaps/training/evaluate.h"
 #include "remcaps/training/launch.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/ops/kernel_testing.h"
 #include "tests/temporary_folder.h"
 #include "tests/training/tiny_network.h"
 

@@ -1,0 +1,34 @@
+#include "remcaps/base/parallel.h"
+
+#include <omp.h>
+
+#include <exception>
+
+namespace remcaps {
+
+int thread_count() {
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+}
+
+void detail::run_on_threads(int threads, void (*work)(void* context, int thread), void* context) {
+  if (threads <= 1) {
+    work(context, 0);
+    return;
+  }
+  std::exception_ptr thrown;
+#pragma omp parallel num_threads(threads)
+  {
+    // OpenMP may give fewer threads than asked for: each takes several shares then.
+    for (int thread = omp_get_thread_num(); thread < threads; thread += omp_get_num_threads()) {
+      try {
+        work(context, thread);
+      } catch (...) {
+#pragma omp critical(remcaps_first_exception)
+        if (!thrown) thrown = std::current_exception();
+      }
+    }
+  }
+  if (thrown) std::rethrow_exception(thrown);
+}
+
+}  // namespace remcaps

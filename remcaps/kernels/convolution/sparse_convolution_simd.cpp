@@ -1,0 +1,116 @@
+#include "remcaps/kernels/convolution/sparse_convolution.h"
+
+#include <utility>
+
+#include "remcaps/kernels/routing/steps_simd.h"
+
+#ifdef REMCAPS_HIGHWAY
+#define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "remcaps/kernels/convolution/sparse_convolution_simd.cpp"
+#include <hwy/foreach_target.h>
+#endif
+
+#include "remcaps/kernels/simd/lanes.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace remcaps::kernels::REMCAPS_LANES {
+
+static_assert(kSparseMargin % kRegisterLanes == 0);
+
+// Sums that fit AVX2's 16 registers beside a weight and a row.
+constexpr int kMostSums = 12;
+
+// A multiply-add takes some four steps until its sum can be used again: where few sums keep the
+// units busy, every other weight has sums of its own.
+constexpr int chains_of(int sums) {
+  return sums <= 4 ? 2 : 1;
+}
+
+template <int kSums>
+void add_registers(const SparseRows& s, int64_t from) {
+  constexpr int kChains = chains_of(kSums);
+  const float* map = s.map + from;
+  for (int64_t f = 0; f < s.filters; ++f) {
+    float* row = s.sums + f * s.row + from;
+    Register sums[kChains][kSums];
+    for (int v = 0; v < kSums; ++v) {
+      sums[0][v] = load_register(row + v * kRegisterLanes);
+      for (int chain = 1; chain < kChains; ++chain) sums[chain][v] = set_register(0.0F);
+    }
+    const auto add = [&](int64_t n, Register* to) HWY_ATTR {
+      const Register weight = set_register(s.weights[n]);
+      const float* pixels = map + s.starts[s.places[n]];
+      for (int v = 0; v < kSums; ++v)
+        to[v] = fma(weight, load_register(pixels + v * kRegisterLanes), to[v]);
+    };
+    int64_t n = s.begins[f];
+    const int64_t end = s.begins[f + 1];
+    for (; n + kChains <= end; n += kChains)
+      for (int chain = 0; chain < kChains; ++chain) add(n + chain, sums[chain]);
+    if (n < end) add(n, sums[0]);
+    for (int v = 0; v < kSums; ++v) {
+      for (int chain = 1; chain < kChains; ++chain)
+        sums[0][v] = add_register(sums[0][v], sums[chain][v]);
+      store_register(sums[0][v], row + v * kRegisterLanes);
+    }
+  }
+}
+
+// add_registers() for a number of registers from 1 to kMostSums.
+template <int... kBelow>
+void add_so_many(const SparseRows& s, int64_t from, int64_t registers,
+                 std::integer_sequence<int, kBelow...>) {
+  ((registers == kBelow + 1 ? add_registers<kBelow + 1>(s, from) : void()), ...);
+}
+
+// In pieces of about the same size.
+void add_pieces(const SparseRows& s) {
+  const int64_t registers = (s.length + kRegisterLanes - 1) / kRegisterLanes;
+  const int64_t pieces = (registers + kMostSums - 1) / kMostSums;
+  for (int64_t piece = 0, done = 0; piece < pieces; ++piece) {
+    const int64_t size = (registers - done + pieces - piece - 1) / (pieces - piece);
+    add_so_many(s, done * kRegisterLanes, size, std::make_integer_sequence<int, kMostSums>());
+    done += size;
+  }
+}
+
+template <bool kRelu>
+void copy_rows(const SparseRows& s, float* out) {
+  const Register zero = set_register(0.0F);
+  for (int64_t f = 0; f < s.filters; ++f, out += s.length) {
+    const float* row = s.sums + f * s.row;
+    int64_t x = 0;
+    for (; x + kRegisterLanes <= s.length; x += kRegisterLanes) {
+      const Register sums = load_register(row + x);
+      store_register(kRelu ? max(sums, zero) : sums, out + x);
+    }
+    for (; x < s.length; ++x) out[x] = kRelu && row[x] < 0 ? 0.0F : row[x];
+  }
+}
+
+void copy_any(const SparseRows& s, bool relu, float* out) {
+  return relu ? copy_rows<true>(s, out) : copy_rows<false>(s, out);
+}
+
+}  // namespace remcaps::kernels::REMCAPS_LANES
+HWY_AFTER_NAMESPACE();
+
+#if !defined(REMCAPS_HIGHWAY) || HWY_ONCE
+namespace remcaps::kernels {
+
+#ifdef REMCAPS_HIGHWAY
+HWY_EXPORT(add_pieces);
+HWY_EXPORT(copy_any);
+#endif
+
+void add_sparse_rows(const SparseRows& rows) {
+  REMCAPS_DISPATCH(add_pieces)(rows);
+}
+
+void copy_sums(const SparseRows& rows, bool relu, float* out) {
+  REMCAPS_DISPATCH(copy_any)(rows, relu, out);
+}
+
+}  // namespace remcaps::kernels
+#endif

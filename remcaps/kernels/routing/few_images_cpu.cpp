@@ -1,0 +1,161 @@
+#include "remcaps/kernels/routing/few_images_cpu.h"
+
+#include <algorithm>
+
+#include "remcaps/kernels/formulas.h"
+#include "remcaps/kernels/routing/few_images_simd.h"
+
+namespace remcaps::kernels::cpu {
+namespace {
+
+// [L, size], of which `rows` rows are there -> [size, L], zero beyond them.
+void turn(int64_t rows, int64_t size, int64_t lanes, const float* from, float* to) {
+  for (int64_t x = 0; x < size; ++x, to += lanes) {
+    for (int64_t lane = 0; lane < rows; ++lane) to[lane] = from[lane * size + x];
+    std::fill(to + rows, to + lanes, 0.0F);
+  }
+}
+
+// Groups of one child per lane, and chunks of groups whose sums are added up together. As the other
+// routing's, the cut depends on the shape alone.
+struct ChildCut {
+  explicit ChildCut(const RoutingShape& shape)
+      : lanes(image_lanes()),
+        groups(pieces_of(shape.children, lanes)),
+        chunk(pieces_of(groups, 16)),
+        chunks(pieces_of(groups, chunk)),
+        vote_floats(shape.pose_size() * lanes) {}
+
+  int64_t lanes, groups, chunk, chunks;
+  int64_t vote_floats;  ///< of one group's votes
+};
+
+class FewImages {
+ public:
+  FewImages(const RoutingShape& shape, const RoutingRule& rule, const ChildMatrices& matrices)
+      : shape_(shape),
+        rule_(rule),
+        matrices_(matrices),
+        cut_(shape),
+        votes_(shape.batch * cut_.groups * cut_.vote_floats),
+        partial_(cut_.chunks * shape.batch * shape.pose_size()),
+        agreed_(shape.batch * shape.pose_size()) {
+    std::fill_n(agreed_.get(), shape.batch * shape.pose_size(), 0.0F);
+  }
+
+  /// The first iteration: partial sums of the votes, which stay.
+  void make(const float* children) const {
+    for_each_group([&](int64_t g, int64_t image, ChildGroup& group, float* scratch) {
+      const int64_t first = g * cut_.lanes;
+      turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes,
+           children + (image * shape_.children + first) * shape_.child_dim, scratch);
+      group.weight = matrices_.group(g);
+      group.children = scratch;
+      make_votes(group);
+    });
+  }
+
+  /// A later one; couplings [B, I, J] or null.
+  void route(const CouplingLevels& levels, float* couplings) const {
+    for_each_group([&](int64_t g, int64_t image, const ChildGroup& group, float* scratch) {
+      route_group(group, agreed_.get() + image * shape_.pose_size(), levels, scratch);
+      if (couplings == nullptr) return;
+      const int64_t first = g * cut_.lanes;
+      const int64_t count = std::min(cut_.lanes, shape_.children - first);
+      float* to = couplings + (image * shape_.children + first) * shape_.parents;
+      for (int64_t child = 0; child < count; ++child)
+        for (int64_t j = 0; j < shape_.parents; ++j) *to++ = scratch[j * cut_.lanes + child];
+    });
+  }
+
+  /// The end of an iteration: s_j = scale * (partial sums) + bias, v_j = squash(s_j).
+  void squash(float scale, const float* bias, float* poses) const {
+    const int64_t size = shape_.pose_size(), stride = shape_.batch * size;
+    for (int64_t x = 0; x < stride; ++x) {
+      float sum = 0;
+      for (int64_t chunk = 0; chunk < cut_.chunks; ++chunk)
+        sum += partial_.get()[chunk * stride + x];
+      poses[x] = scale * sum + (bias == nullptr ? 0.0F : bias[x % size]);
+    }
+    for (float* pose = poses; pose < poses + stride; pose += shape_.parent_dim) {
+      float n2 = 0;
+      for (int64_t d = 0; d < shape_.parent_dim; ++d) n2 += pose[d] * pose[d];
+      const float factor = squash_factor(n2, rule_.epsilon);
+      for (int64_t d = 0; d < shape_.parent_dim; ++d) pose[d] *= factor;
+    }
+    for (int64_t x = 0; x < stride; ++x) agreed_.get()[x] += poses[x];
+  }
+
+ private:
+  // work(g, image, group, scratch) for every group of children and every image, on all threads, its
+  // votes and sums given; the sums of each chunk go to partial_.
+  template <typename Work>
+  void for_each_group(const Work& work) const {
+    const int64_t sums_floats = shape_.batch * cut_.vote_floats;
+    TaskQueue chunks(cut_.chunks);
+    on_every_thread([&] {
+      const Buffer sums(sums_floats);
+      const Buffer scratch(std::max(shape_.child_dim, shape_.parents) * cut_.lanes);
+      while (const auto chunk = chunks.next()) {
+        std::fill_n(sums.get(), sums_floats, 0.0F);
+        const int64_t last = std::min(cut_.groups, (*chunk + 1) * cut_.chunk);
+        for (int64_t g = *chunk * cut_.chunk; g < last; ++g)
+          for (int64_t image = 0; image < shape_.batch; ++image) {
+            ChildGroup group{.shape = shape_,
+                             .votes = votes_.get() + (image * cut_.groups + g) * cut_.vote_floats,
+                             .sums = sums.get() + image * cut_.vote_floats};
+            work(g, image, group, scratch.get());
+          }
+        for (int64_t image = 0; image < shape_.batch; ++image)
+          add_lanes(shape_, sums.get() + image * cut_.vote_floats,
+                    partial_.get() + (*chunk * shape_.batch + image) * shape_.pose_size());
+      }
+    });
+  }
+
+  RoutingShape shape_;
+  const RoutingRule& rule_;
+  const ChildMatrices& matrices_;
+  ChildCut cut_;
+  Buffer votes_;    ///< u^_ij, [B, groups, J, D_out, L]
+  Buffer partial_;  ///< [chunks, B, J, D_out]
+  Buffer agreed_;   ///< the sum of v_j so far, [B, J, D_out]
+};
+
+}  // namespace
+
+int64_t most_few_images() {
+  return std::max<int64_t>(1, image_lanes() / 2 - 1);
+}
+
+ChildMatrices::ChildMatrices(const RoutingShape& shape, const float* weight)
+    : shape_(shape), group_floats_(shape.pose_size() * shape.child_dim * image_lanes()) {
+  const ChildCut cut(shape);
+  const int64_t size = shape.pose_size() * shape.child_dim;
+  packed_ = Buffer(cut.groups * group_floats_);
+  for (int64_t g = 0; g < cut.groups; ++g) {
+    const int64_t first = g * cut.lanes;
+    turn(std::min(cut.lanes, shape.children - first), size, cut.lanes, weight + first * size,
+         packed_.get() + g * group_floats_);
+  }
+}
+
+void few_images_forward(const RoutingShape& shape, const RoutingRule& rule, const float* children,
+                        const ChildMatrices& matrices, const float* bias, float* poses,
+                        float* couplings) {
+  const FewImages images(shape, rule, matrices);
+  const int64_t last = rule.iterations - 1;
+  for (int64_t iteration = 0; iteration <= last; ++iteration) {
+    const bool is_last = iteration == last;
+    if (iteration == 0)
+      images.make(children);
+    else
+      images.route(is_last ? rule.levels : CouplingLevels{}, is_last ? couplings : nullptr);
+    images.squash(iteration == 0 ? rule.first_coupling : 1.0F,
+                  is_last || rule.bias_every_iteration ? bias : nullptr, poses);
+  }
+  if (last == 0 && couplings != nullptr)
+    std::fill_n(couplings, shape.batch * shape.children * shape.parents, rule.first_coupling);
+}
+
+}  // namespace remcaps::kernels::cpu
