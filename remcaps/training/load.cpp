@@ -7,7 +7,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/torch/compat.h"
 #include "remcaps/capsule/packed_weight.h"
-#include "remcaps/data/image_file.h"
+#include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/resize.h"
 #include "remcaps/tensors/packed.h"
 #include "remcaps/training/launch.h"

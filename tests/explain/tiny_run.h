@@ -6,7 +6,7 @@
 #include <string>
 
 #include "remcaps/base/files.h"
-#include "remcaps/data/prepared.h"
+#include "remcaps/data/formats/prepared.h"
 #include "remcaps/training/checkpoint.h"
 #include "remcaps/training/context.h"
 #include "remcaps/training/metrics.h"
