@@ -2,7 +2,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/data/augment.h"
-#include "remcaps/data/catalog.h"
+#include "remcaps/data/descriptor.h"
 
 namespace remcaps {
 namespace {
@@ -28,12 +28,10 @@ ModelContext model_context(const Recipe& recipe, const DataSplits& data) {
 }
 
 std::optional<ModelContext> known_context(const Recipe& recipe) {
-  const CatalogEntry& entry = catalog_entry(recipe.dataset.name);
-  // Tiny ImageNet's class names come with its files, their number does not change.
-  const int64_t classes =
-      entry.name == "tiny-imagenet" ? 200 : static_cast<int64_t>(entry.class_names.size());
-  if (entry.shape.empty() || classes == 0 || recipe.dataset.image_size > 0) return std::nullopt;
-  return context_of(recipe, entry.shape, classes);
+  const DatasetDescriptor& dataset = find_dataset(recipe.dataset.name);
+  if (dataset.shape.empty() || dataset.classes() == 0 || recipe.dataset.image_size > 0)
+    return std::nullopt;
+  return context_of(recipe, dataset.shape, dataset.classes());
 }
 
 }  // namespace remcaps

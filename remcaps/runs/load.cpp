@@ -6,7 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/capsule/packed_weight.h"
-#include "remcaps/data/image_file.h"
+#include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/resize.h"
 #include "remcaps/runs/zoo.h"
 #include "remcaps/tensors/packed.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "remcaps/base/files.h"
-#include "remcaps/data/prepared.h"
+#include "remcaps/data/formats/prepared.h"
 #include "remcaps/recipe/context.h"
 #include "remcaps/runs/metrics.h"
 #include "remcaps/runs/weights.h"

@@ -1,4 +1,4 @@
-#include "remcaps/data/mat5.h"
+#include "remcaps/data/formats/mat5.h"
 
 #include <fmt/ranges.h>
 #include <zlib.h>
@@ -189,44 +189,5 @@ torch::Tensor MatFile::array(const std::string&, const std::string&) {
 }
 
 #endif
-
-Dataset read_svhn(const fs::path& path) {
-  MatFile file(path);
-  Dataset dataset;
-  const torch::Tensor pixels = file.array("X");  // [N, C, W, H]
-  check(pixels.scalar_type() == torch::kUInt8 && pixels.dim() == 4 && pixels.size(1) == 3 &&
-            pixels.size(2) == 32 && pixels.size(3) == 32,
-        "{}: X is [{}]; expected bytes of [32, 32, 3, N]", path.string(),
-        fmt::join(std::vector<int64_t>(pixels.sizes().rbegin(), pixels.sizes().rend()), ", "));
-  dataset.images = pixels.transpose(2, 3).contiguous();
-  dataset.labels = file.array("y").to(torch::kInt64).flatten();
-  check(dataset.labels.size(0) == dataset.images.size(0), "{}: y has {} labels; X has {} images",
-        path.string(), with_commas(dataset.labels.size(0)), with_commas(dataset.images.size(0)));
-  const auto lowest = dataset.labels.min().item<int64_t>();
-  check(lowest >= 1, "{}: label {}; SVHN's labels are 1 to 10", path.string(), lowest);
-  dataset.labels =
-      torch::where(dataset.labels == 10, torch::zeros_like(dataset.labels), dataset.labels);
-  check_labels(path, dataset.labels, 10);
-  return dataset;
-}
-
-Dataset read_affnist(const fs::path& path) {
-  constexpr int64_t kSide = 40;
-  MatFile file(path);
-  Dataset dataset;
-  const torch::Tensor pixels = file.array("affNISTdata", "image");  // [N, 1600]
-  check(
-      pixels.scalar_type() == torch::kUInt8 && pixels.dim() == 2 && pixels.size(1) == kSide * kSide,
-      "{}: affNISTdata.image is [{}]; expected bytes of [1600, N]", path.string(),
-      fmt::join(std::vector<int64_t>(pixels.sizes().rbegin(), pixels.sizes().rend()), ", "));
-  // Element a * 40 + b of an image's column is its row a, column b.
-  dataset.images = pixels.view({pixels.size(0), 1, kSide, kSide});
-  dataset.labels = file.array("affNISTdata", "label_int").to(torch::kInt64).flatten();
-  check(dataset.labels.size(0) == dataset.images.size(0),
-        "{}: label_int has {} labels; image has {} images", path.string(),
-        with_commas(dataset.labels.size(0)), with_commas(dataset.images.size(0)));
-  check_labels(path, dataset.labels, 10);
-  return dataset;
-}
 
 }  // namespace remcaps

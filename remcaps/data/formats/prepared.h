@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "remcaps/data/readers.h"
+#include "remcaps/data/descriptor.h"
 
 namespace remcaps {
 
@@ -14,11 +14,11 @@ namespace remcaps {
 /// loaded.
 void write_prepared(const std::filesystem::path& path, const SourceData& source);
 
-/// Images are views of the mapped file. Error where the file is damaged or holds another data set.
+/// Images are views of the mapped file. Error if the file is damaged or holds another data set.
 SourceData read_prepared(const std::filesystem::path& path, const std::string& name);
 
-/// folder/prepared.safetensors (or `folder` itself, where that is a file); without a folder
-/// DATA/<name>.safetensors or DATA/<name>/prepared.safetensors. Empty where there is none.
+/// folder/prepared.safetensors (or `folder` itself, if that is a file); without a folder
+/// DATA/<name>.safetensors or DATA/<name>/prepared.safetensors. Empty if there is none.
 std::filesystem::path find_prepared(const std::string& name, const std::string& folder,
                                     const std::filesystem::path& data_root);
 

@@ -1,4 +1,4 @@
-#include "remcaps/data/prepared.h"
+#include "remcaps/data/formats/prepared.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>

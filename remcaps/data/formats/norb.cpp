@@ -1,4 +1,4 @@
-#include "remcaps/data/norb.h"
+#include "remcaps/data/formats/norb.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/gz_reader.h"
+#include "remcaps/data/formats/gz_reader.h"
 
 namespace remcaps {
 namespace {

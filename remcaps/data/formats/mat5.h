@@ -7,8 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "remcaps/data/dataset.h"
-
 namespace remcaps {
 
 /// Whether this build can read MAT files.
@@ -30,11 +28,5 @@ class MatFile {
   std::string variable_;            // the one read last
   std::shared_ptr<void> contents_;  // its matvar_t
 };
-
-/// SVHN's train_32x32.mat or test_32x32.mat: X and y, where label 10 stands for the digit 0.
-Dataset read_svhn(const std::filesystem::path& path);
-
-/// affNIST's test.mat: the structure affNISTdata with the fields image and label_int.
-Dataset read_affnist(const std::filesystem::path& path);
 
 }  // namespace remcaps

@@ -1,8 +1,8 @@
-#include "remcaps/data/cifar.h"
+#include "remcaps/data/formats/cifar.h"
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/gz_reader.h"
+#include "remcaps/data/formats/gz_reader.h"
 
 namespace remcaps {
 namespace {

@@ -1,4 +1,4 @@
-#include "remcaps/data/image_file.h"
+#include "remcaps/data/formats/image_file.h"
 
 #include <png.h>
 

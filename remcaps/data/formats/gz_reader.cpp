@@ -1,4 +1,4 @@
-#include "remcaps/data/gz_reader.h"
+#include "remcaps/data/formats/gz_reader.h"
 
 #include <zlib.h>
 
