@@ -9,9 +9,9 @@
 #include "remcaps/base/text.h"
 #include "remcaps/data/augment.h"
 #include "remcaps/data/descriptor.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
-#include "remcaps/training/load.h"
 
 namespace remcaps::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/data/descriptor.h"
+#include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/pruner.h"
-#include "remcaps/training/parse_trees.h"
-#include "remcaps/training/zoo.h"
+#include "remcaps/runs/zoo.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
