@@ -2,21 +2,12 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
 
 namespace remcaps {
 
-DrCapsNetOptions DrCapsNetOptions::dr() {
-  DrCapsNetOptions options;
-  options.name = "dr-capsnet";
-  return options;
-}
-
 DrCapsNetOptions DrCapsNetOptions::gamma() {
-  DrCapsNetOptions options;
-  options.name = "gamma-capsnet";
-  options.hidden = {32};
-  options.routing = ScaledDistanceRouting{};
-  return options;
+  return {.name = "gamma-capsnet", .hidden = {32}, .routing = ScaledDistanceRouting{}};
 }
 
 void bind(ConfigSection& section, DrCapsNetOptions& options, const ModelContext&) {

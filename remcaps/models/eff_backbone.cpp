@@ -28,6 +28,10 @@ void bind(ConfigSection& section, EffBackboneOptions& options) {
 EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelContext& context,
                                        const EffBackboneOptions& backbone)
     : StackedCapsNet(name, context), leaky_(backbone.activation == "leaky-relu") {
+  check(backbone.kernels.size() == backbone.channels.size() &&
+            backbone.strides.size() == backbone.channels.size(),
+        "{}: {} kernels and {} strides for {} convolutions; expected one each", name,
+        backbone.kernels.size(), backbone.strides.size(), backbone.channels.size());
   const std::string then =
       (leaky_ ? "LeakyReLU" : "ReLU") +
       (backbone.norm == "none" ? std::string() : " + " + backbone.norm + " norm");
@@ -59,7 +63,7 @@ torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer,
   auto norm = register_module(
       layer, torch::nn::InstanceNorm2d(
                  torch::nn::InstanceNorm2dOptions(map.channels).eps(1e-6).affine(true)));
-  // Published: scale and shift both start uniform in ±0.05.
+  // Published: both scale and shift start uniform in ±0.05.
   norm->weight.detach().uniform_(-0.05, 0.05);
   norm->bias.detach().uniform_(-0.05, 0.05);
   return torch::nn::AnyModule(norm);

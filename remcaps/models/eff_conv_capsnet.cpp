@@ -12,7 +12,10 @@ void bind(ConfigSection& section, EffConvCapsNetOptions& options, const ModelCon
   section.key("conv_caps_stride", options.conv_caps_stride, {1, 64});
   section.key("class_dim", options.class_dim, {1, 1024});
   section.key("share", options.share, {"type", "all", "none"});
-  bind_routing(section, "routing", options.routing);
+  ConfigSection routing = section.section("routing");
+  bind(routing, options.routing);
+  routing.finish();
+  section.adopt("routing", routing);
   bind(section, options.decoder);
 }
 

@@ -27,7 +27,7 @@ std::string message_of(const std::function<void()>& call) {
 
 TEST(Registry, KnowsEveryNetworkAndSuggestsTheNearest) {
   EXPECT_THAT(
-      model_names(),
+      network_names(),
       ::testing::IsSupersetOf({"dr-capsnet", "gamma-capsnet", "deepcaps", "eff-capsnet",
                                "eff-conv-capsnet", "multilayer-dr-capsnet", "resnet18-capsnet"}));
   EXPECT_THAT(message_of([] { make("dr-capnet", images(1, 28, 28)); }),
