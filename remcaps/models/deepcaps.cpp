@@ -21,8 +21,8 @@ DeepCapsOptions DeepCapsOptions::original() {
   options.norm_momentum = 0.01;
   options.norm_epsilon = 1e-3;
   options.conv_bias = false;
-  options.third_cell = "last";
-  options.init = "keras";
+  options.third_cell = ThirdCell::kLast;
+  options.init = Init::kKeras;
   options.conv3d_depth = kCapsuleDim;
   options.conv3d_conv_bias = false;
   options.conv3d_bias = true;
@@ -79,7 +79,7 @@ DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
     third = fourth;
     fourth = plan().map();
   }
-  const bool third_first = options.third_cell == "first";
+  const bool third_first = options.third_cell == DeepCapsOptions::ThirdCell::kFirst;
   const FeatureMap& before = third_first ? third : fourth;
   const FeatureMap& after = third_first ? fourth : third;
   const int64_t offset = before.height * before.width * options.types;
@@ -93,7 +93,7 @@ DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
                    .weight_std(0.05)
                    .bias_mean(0.0)
                    .bias_std(0.05));
-  if (options.init == "keras") initialise_as_keras();
+  if (options.init == DeepCapsOptions::Init::kKeras) initialise_as_keras();
   finish(options.decoder);
 }
 
@@ -188,8 +188,9 @@ Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
     third = fourth;
     fourth = x;
   }
-  return options_.third_cell == "first" ? torch::cat({capsules_of(third), capsules_of(fourth)}, 1)
-                                        : torch::cat({capsules_of(fourth), capsules_of(third)}, 1);
+  return options_.third_cell == DeepCapsOptions::ThirdCell::kFirst
+             ? torch::cat({capsules_of(third), capsules_of(fourth)}, 1)
+             : torch::cat({capsules_of(fourth), capsules_of(third)}, 1);
 }
 
 }  // namespace remcaps

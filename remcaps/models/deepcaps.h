@@ -10,6 +10,12 @@ namespace remcaps {
 
 /// The defaults are those of the port that REM's authors train.
 struct DeepCapsOptions {
+  /// Whether the capsules of the third cell come before or after those of the fourth.
+  enum class ThirdCell { kFirst, kLast };
+  enum class Init {
+    kTorch,
+    kKeras,  ///< glorot, and he_normal for the 3-D convolution
+  };
   bool relu = false;            ///< after conv1 (original: yes)
   bool squash_conv1 = true;     ///< squash conv1's channels as capsules of 1 (original: no)
   double norm_momentum = 0.99;  ///< share of the new batch in bn1's running mean (original: 0.01)
@@ -18,11 +24,9 @@ struct DeepCapsOptions {
   int64_t conv_channels = 128;
   int64_t types = 32;
   int64_t class_dim = 32;
-  /// "first": the capsules of the third cell come before those of the fourth; "last": after them
-  /// (original).
-  std::string third_cell = "first";
-  std::string init = "torch";  ///< "torch" or "keras" (original: glorot, he_normal for the 3-D one)
-  int64_t conv3d_depth = 3;    ///< components of a child that the 3-D kernel sees (original: all 8)
+  ThirdCell third_cell = ThirdCell::kFirst;  ///< (original: last)
+  Init init = Init::kTorch;                  ///< (original: Keras)
+  int64_t conv3d_depth = 3;  ///< components of a child that the 3-D kernel sees (original: all 8)
   bool conv3d_conv_bias = true;  ///< a bias per vote (original: no)
   bool conv3d_bias = false;      ///< a bias per parent capsule, in every iteration (original: yes)
   Conv3dRouting conv3d = {};

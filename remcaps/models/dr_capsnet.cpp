@@ -30,7 +30,7 @@ void bind(ConfigSection& section, DrCapsNetOptions& options, const ModelContext&
 DrCapsNet::DrCapsNet(const ModelContext& context, const DrCapsNetOptions& options)
     : StackedCapsNet(options.name, context) {
   const auto margin = [&options](int64_t kernel) {
-    return options.padding == "same" ? (kernel - 1) / 2 : 0;
+    return options.padding == DrCapsNetOptions::Padding::kSame ? (kernel - 1) / 2 : 0;
   };
   for (int64_t i = 1; i <= options.convs; ++i)
     convs_.push_back(add_conv(fmt::format("conv{}", i),

@@ -8,14 +8,17 @@ namespace remcaps {
 
 /// The defaults are DR-CapsNet's.
 struct DrCapsNetOptions {
+  enum class Padding {
+    kValid,
+    kSame,  ///< zeros around the input of all convolutions (Sabour et al. on CIFAR-10)
+  };
   std::string name = "dr-capsnet";  ///< the network's name in messages
   int64_t convs = 1;                ///< equal convolutions before the primary capsules
   int64_t conv_channels = 256;
   int64_t conv_kernel = 9, conv_stride = 1;
   int64_t primary_types = 32, primary_dim = 8;
   int64_t primary_kernel = 9, primary_stride = 2;
-  /// "valid", or "same": zeros around all convolutions (Sabour et al. on CIFAR-10).
-  std::string padding = "valid";
+  Padding padding = Padding::kValid;
   std::vector<int64_t> hidden = {};  ///< capsules of each hidden layer, first to last
   int64_t hidden_dim = 8;
   int64_t class_dim = 16;

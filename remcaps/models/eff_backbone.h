@@ -9,11 +9,16 @@
 namespace remcaps {
 
 struct EffBackboneOptions {
+  enum class Activation {
+    kRelu,
+    kLeakyRelu,  ///< slope 0.3, Keras' default
+  };
+  enum class Norm { kBatch, kInstance, kNone };
   std::vector<int64_t> channels = {32, 64, 64, 128};
   std::vector<int64_t> kernels = {5, 3, 3, 3};
   std::vector<int64_t> strides = {1, 1, 1, 2};
-  std::string activation = "relu";  ///< "relu" or "leaky-relu" (slope 0.3, Keras' default)
-  std::string norm = "batch";       ///< "batch", "instance" or "none"; after the activation
+  Activation activation = Activation::kRelu;
+  Norm norm = Norm::kBatch;  ///< after the activation
 };
 /// Binds conv_channels, conv_kernels, conv_strides, activation and norm.
 void bind(ConfigSection& section, EffBackboneOptions& options);
@@ -39,7 +44,7 @@ class EffBackboneCapsNet : public StackedCapsNet {
     Convolution conv{nullptr};
     torch::nn::AnyModule norm;  // empty if there is none
   };
-  torch::nn::AnyModule add_norm(const std::string& layer, const std::string& kind);
+  torch::nn::AnyModule add_norm(const std::string& layer, EffBackboneOptions::Norm kind);
 
   std::vector<Layer> layers_;
   bool leaky_;

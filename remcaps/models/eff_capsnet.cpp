@@ -7,8 +7,8 @@ namespace remcaps {
 EffCapsNetOptions EffCapsNetOptions::smallnorb() {
   return {.backbone = {.kernels = {7, 3, 3, 3},
                        .strides = {2, 1, 1, 2},
-                       .activation = "leaky-relu",
-                       .norm = "instance"}};
+                       .activation = EffBackboneOptions::Activation::kLeakyRelu,
+                       .norm = EffBackboneOptions::Norm::kInstance}};
 }
 
 void bind(ConfigSection& section, EffCapsNetOptions& options, const ModelContext& context) {

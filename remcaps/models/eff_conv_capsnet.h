@@ -7,14 +7,19 @@
 namespace remcaps {
 
 struct EffConvCapsNetOptions {
-  EffBackboneOptions backbone = {{32, 64, 64, 256}, {5, 3, 3, 3}, {2, 1, 1, 2}, "relu", "batch"};
+  /// Which children share a class matrix.
+  enum class Share {
+    kType,  ///< those of one type
+    kAll,
+    kNone,
+  };
+  EffBackboneOptions backbone = {.channels = {32, 64, 64, 256}, .strides = {2, 1, 1, 2}};
   int64_t primary_kernel = 3;  ///< of the depthwise layer
   int64_t primary_dim = 16;    ///< the 256 channels are 16 types of 16 numbers
   int64_t conv_caps_types = 16, conv_caps_dim = 16;
   int64_t conv_caps_kernel = 3, conv_caps_stride = 2;
   int64_t class_dim = 16;
-  /// Which children share a class matrix: "type" (those of one type), "all" or "none".
-  std::string share = "type";
+  Share share = Share::kType;
   DynamicRouting routing = {.bias = BiasUse::kNone};  ///< the paper's s_j has no bias
   DecoderOptions decoder = {};
 };

@@ -73,7 +73,7 @@ int64_t CapsNet::all_parameters() const {
 
 void CapsNet::add_decoder(const DecoderOptions& options, int64_t class_dim,
                           const ModelContext& context) {
-  if (options.kind == "none") return;
+  if (options.kind == DecoderOptions::Kind::kNone) return;
   DecoderShape shape;
   shape.classes = context.classes;
   shape.class_dim = class_dim;
@@ -82,7 +82,7 @@ void CapsNet::add_decoder(const DecoderOptions& options, int64_t class_dim,
   shape.width = context.input.width;
   shape.mean = context.mean;
   shape.std = context.std;
-  if (options.kind == "fc")
+  if (options.kind == DecoderOptions::Kind::kFc)
     decoder_ = std::make_shared<FcDecoder>(shape, options.hidden);
   else
     decoder_ = std::make_shared<ConvDecoder>(shape);

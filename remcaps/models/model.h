@@ -56,8 +56,13 @@ struct ModelContext {
 
 /// A network's decoder.
 struct DecoderOptions {
-  std::string kind = "none";                  ///< "none", "fc" (DR-CapsNet's) or "conv" (DeepCaps')
-  std::vector<int64_t> hidden = {512, 1024};  ///< sizes of the hidden layers of "fc"
+  enum class Kind {
+    kNone,
+    kFc,    ///< DR-CapsNet's: fully connected layers
+    kConv,  ///< DeepCaps': transposed convolutions
+  };
+  Kind kind = Kind::kNone;
+  std::vector<int64_t> hidden = {512, 1024};  ///< kFc: sizes of the hidden layers
 };
 /// Binds `decoder` and `decoder_hidden`.
 void bind(ConfigSection& section, DecoderOptions& options);
@@ -109,7 +114,7 @@ class CapsNet : public torch::nn::Module {
   CapsNet(std::string name, ImageShape input, int64_t classes)
       : name_(std::move(name)), input_(input), classes_(classes) {}
 
-  /// Registers the module "decoder". Does nothing if the kind is "none".
+  /// Registers the module "decoder". Does nothing if the kind is kNone.
   void add_decoder(const DecoderOptions& options, int64_t class_dim, const ModelContext& context);
 
   /// The decoder's images if options.reconstruct is set and there is a decoder; else undefined. The

@@ -15,7 +15,7 @@ using testing::images;
 using testing::make;
 using testing::random_images;
 
-// All children of all images couple alike: c_ij = softmax_j(sharpness · preference_j).
+// All children of all images have the same couplings: c_ij = softmax_j(sharpness · preference_j).
 class PreferenceRouting final : public RoutingAlgorithm {
  public:
   explicit PreferenceRouting(double sharpness = 1.0) : sharpness_(sharpness) {}
@@ -87,7 +87,7 @@ TEST_F(OwnRouting, IsQuantizedLikeTheOthers) {
   options.quantizers = {std::nullopt, Quantizer::uniform(4)};  // 0.1 is nearest to level 0
   const Forward forward = model->forward(random_images(*model, 2), options);
   EXPECT_NEAR(forward.routings[0].coupling.min().item<double>(), 0.2, 1e-6);
-  EXPECT_EQ(forward.routings[1].coupling.max().item<double>(), 0.0);
+  EXPECT_LT(forward.routings[1].coupling.max().item<double>(), 1e-6);
 }
 
 TEST_F(OwnRouting, ItsParameterAndCostsAreCounted) {

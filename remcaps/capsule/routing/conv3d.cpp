@@ -126,7 +126,7 @@ RoutingResult agree_on_map(const Votes& votes, const Tensor& bias, const Conv3dR
 
 void bind(ConfigSection& keys, Conv3dRouting& options) {
   bind_iterations(keys, options.iterations, options.gradient);
-  bind_enum(keys, "squash_over", options.squash_over, {"atoms", "map"});
+  keys.key("squash_over", options.squash_over, {"atoms", "map"});
 }
 
 RoutingCost conv3d_cost(int64_t types, int64_t dim, int64_t depth, int64_t positions,

@@ -41,7 +41,7 @@ Tensor zero_logits(const Tensor& votes) {
 
 void bind_iterations(ConfigSection& keys, int64_t& iterations, RoutingGradient& gradient) {
   keys.key("iterations", iterations, {1, 16});
-  bind_enum(keys, "gradient", gradient, {"last", "full"});
+  keys.key("gradient", gradient, {"last", "full"});
 }
 
 }  // namespace remcaps

@@ -2,8 +2,6 @@
 // fused kernels.
 #pragma once
 
-#include <algorithm>
-
 #include "remcaps/capsule/routing/routing.h"
 #include "remcaps/ops/routing.h"
 
@@ -39,15 +37,6 @@ void check_iterated(const char* algorithm, const Tensor& children, const Tensor&
 /// b_ij = 0, [B, I, J].
 Tensor zero_logits(const Tensor& votes);
 
-/// Binds an enum whose values have these names, in this order.
-template <typename Enum>
-void bind_enum(ConfigSection& section, const std::string& key, Enum& value,
-               const std::vector<std::string>& names) {
-  std::string name = names.at(static_cast<size_t>(value));
-  section.key(key, name, names);
-  value = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-}
-
 /// Binds `iterations` and `gradient`.
 void bind_iterations(ConfigSection& keys, int64_t& iterations, RoutingGradient& gradient);
 
@@ -55,7 +44,7 @@ void bind_iterations(ConfigSection& keys, int64_t& iterations, RoutingGradient& 
 template <typename Options>
 void bind_iterated(ConfigSection& keys, Options& options) {
   bind_iterations(keys, options.iterations, options.gradient);
-  bind_enum(keys, "bias", options.bias, {"none", "every", "last"});
+  keys.key("bias", options.bias, {"none", "every", "last"});
 }
 
 /// The fused kernels know the norm form of squash only.

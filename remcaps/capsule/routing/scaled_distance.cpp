@@ -78,7 +78,7 @@ class ScaledDistanceAlgorithm final : public RoutingAlgorithm {
   RoutingPtr configured(ConfigSection& keys) const override {
     ScaledDistanceRouting options = options_;
     bind_iterated(keys, options);
-    bind_enum(keys, "mean", options.mean, {"batch", "sample"});
+    keys.key("mean", options.mean, {"batch", "sample"});
     return options;
   }
   RoutingPtr with_kernels(KernelPath kernels) const override {
