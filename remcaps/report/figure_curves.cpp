@@ -8,8 +8,8 @@
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/figure_chart.h"
 #include "remcaps/report/figure_kinds.h"
-#include "remcaps/report/html_report_run.h"
 #include "remcaps/report/shown_runs.h"
+#include "remcaps/runs/metrics.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps {

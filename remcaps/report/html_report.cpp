@@ -10,6 +10,7 @@
 #include "remcaps/report/html_report_run.h"
 #include "remcaps/report/paper_tables.h"
 #include "remcaps/report/recipe_changes.h"
+#include "remcaps/runs/metrics.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

@@ -22,8 +22,4 @@ struct RunShare {
 nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const RunShare& share,
                            PageBlobs& blobs);
 
-/// metrics.csv as {column: [number or null, ...]}; an empty object if there is no such file. The
-/// Error for a damaged file names the line.
-nlohmann::json read_metrics(const std::filesystem::path& file);
-
 }  // namespace remcaps
