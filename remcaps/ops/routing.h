@@ -14,8 +14,8 @@
 
 namespace remcaps {
 
-/// Checks the inputs of a routing algorithm: this is the only place that does. Throws an Error that
-/// names the algorithm and the shapes.
+/// Checks the inputs of a routing algorithm, for the fused operations below and for the plain code.
+/// Throws an Error that names the algorithm and the shapes.
 ///   children  [B, I, Din]
 ///   weight    [I, J, Dout, Din]
 ///   bias      [J, Dout] or undefined
