@@ -37,7 +37,7 @@ void read_pictures(const DatasetDescriptor& dataset, int64_t image_size, SourceD
   const ImageSet images = dataset.list(source.where);
   const bool known = !dataset.shape.empty();
   const int64_t side = image_size > 0 ? image_size : known ? dataset.shape[1] : 0;
-  const ImageShape shape = common_shape(images, known ? dataset.shape[0] : 0, side);
+  const PictureShape shape = common_shape(images, known ? dataset.shape[0] : 0, side);
   source.class_names = images.class_names;
   source.train = decode_images(images.train, shape);
   source.validation = decode_images(images.validation, shape);
