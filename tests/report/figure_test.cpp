@@ -6,7 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/explain/pasted.h"
 #include "remcaps/report/figure_chart.h"
-#include "remcaps/report/figure_input.h"
+#include "remcaps/report/shown_runs.h"
 #include "tests/explain/tiny_run.h"
 
 namespace remcaps {
@@ -122,13 +122,13 @@ TEST_F(Figures, RunsStandSideBySide) {
   const std::string first = runs_.layered(), second = runs_.layered("other");
   for (const char* name : {"parse-tree", "parse-trees-dataset", "parse-trees-classes", "keys"}) {
     const std::string csv = write(name, of({first, second}));
-    EXPECT_THAT(csv, HasSubstr("tiny/layered")) << name;
-    EXPECT_THAT(csv, HasSubstr("tiny/other")) << name;
+    EXPECT_THAT(csv, HasSubstr("layered")) << name;
+    EXPECT_THAT(csv, HasSubstr("other")) << name;
   }
 }
 
 TEST_F(Figures, RunsOfOtherClassesAreNotComparedClassByClass) {
-  std::vector<FigureRun> runs = load_figure_runs(of({runs_.layered(), runs_.layered("other")}));
+  std::vector<ShownRun> runs = load_shown_runs(of({runs_.layered(), runs_.layered("other")}));
   check_same_classes(runs);
   runs[1].run.recipe.dataset.name = "birds";
   runs[1].run.class_names[0] = "owl";
@@ -136,8 +136,7 @@ TEST_F(Figures, RunsOfOtherClassesAreNotComparedClassByClass) {
     check_same_classes(runs);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("tiny/layered (folder, 3 classes) and tiny/other (birds, "));
+    EXPECT_THAT(error.what(), HasSubstr("layered (folder, 3 classes) and other (birds, "));
   }
 }
 
@@ -169,17 +168,31 @@ TEST_F(Figures, EntropyComesFromTheMetricsFile) {
   EXPECT_THAT(csv, HasSubstr("tiny/grid,4,"));
 }
 
-TEST(FigureLabels, SayWhatItTakesToTellRunsApart) {
+TEST(RunLabels, SayWhatItTakesToTellRunsApart) {
   using Labels = std::vector<std::string>;
-  const RunName plain{"runs/a", "mnist/a", 42, 9}, other{"runs/b", "mnist/b", 42, 9},
-      seed{"runs/a43", "mnist/a", 43, 9}, epoch{"runs/a@epoch-0004", "mnist/a", 42, 4};
-  EXPECT_EQ(distinct_labels({plain}), Labels{"mnist/a"});
-  EXPECT_EQ(distinct_labels({plain, other}), (Labels{"mnist/a", "mnist/b"}));
-  EXPECT_EQ(distinct_labels({plain, seed}), (Labels{"mnist/a seed 42", "mnist/a seed 43"}));
-  EXPECT_EQ(distinct_labels({plain, epoch}),
-            (Labels{"mnist/a seed 42 epoch 10", "mnist/a seed 42 epoch 5"}));
-  const RunName copy{"elsewhere/a", "mnist/a", 42, 9};
-  EXPECT_EQ(distinct_labels({plain, copy}), (Labels{"runs/a", "elsewhere/a"}));
+  const RunName plain{"runs/a/x", "mnist/a", 42, 9}, other{"runs/b/x", "mnist/b", 42, 9},
+      seed{"runs/a43/x", "mnist/a", 43, 9}, epoch{"runs/a/x@epoch-0004", "mnist/a", 42, 4};
+  EXPECT_EQ(run_labels({plain}), Labels{"mnist/a"});
+  EXPECT_EQ(run_labels({plain, other}), (Labels{"a", "b"}));
+  EXPECT_EQ(run_labels({plain, {"c", "svhn/a", 42, 9}}), (Labels{"mnist/a", "svhn/a"}));
+  EXPECT_EQ(run_labels({plain, seed}), (Labels{"a, seed 42", "a, seed 43"}));
+  EXPECT_EQ(run_labels({plain, epoch}), (Labels{"a, epoch 10", "a, epoch 5"}));
+  EXPECT_EQ(run_labels({plain, seed, epoch}),
+            (Labels{"a, seed 42, epoch 10", "a, seed 43, epoch 10", "a, seed 42, epoch 5"}));
+  EXPECT_EQ(run_labels({plain, {"elsewhere/x", "mnist/a", 42, 9}}),
+            (Labels{"a (runs/a)", "a (elsewhere)"}));
+  EXPECT_EQ(run_labels({plain, plain}), (Labels{"a (x) 1", "a (x) 2"}));
+}
+
+TEST_F(Figures, AFigureOfOtherRunsIsNotOverwritten) {
+  const std::string first = runs_.layered(), second = runs_.layered("other");
+  const auto folder = runs_.folder() / "own";
+  EXPECT_EQ(write_figure("keys", of({first}), folder).svg, folder / "keys.svg");
+  EXPECT_EQ(write_figure("keys", of({second}), folder).svg, folder / "keys-2.svg");
+  EXPECT_EQ(write_figure("keys", of({first, second}), folder).csv, folder / "keys-3.csv");
+  EXPECT_EQ(write_figure("keys", of({first}), folder).svg, folder / "keys.svg");
+  write_atomically(folder / "sparsity.svg", std::string_view("drawn by hand"));
+  EXPECT_EQ(write_figure("sparsity", of({first}), folder).svg, folder / "sparsity-2.svg");
 }
 
 TEST_F(Figures, ObjectShareIsMeasuredAgainstTheMasks) {
