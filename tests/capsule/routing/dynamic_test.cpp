@@ -1,5 +1,6 @@
+#include "remcaps/capsule/routing/dynamic.h"
+
 #include "remcaps/base/error.h"
-#include "remcaps/capsule/routing.h"
 #include "tests/capsule/numeric.h"
 
 namespace remcaps {

@@ -1,16 +1,19 @@
-#include "remcaps/capsule/conv_routing.h"
+#include "remcaps/capsule/routing/conv3d.h"
+
+#include <fmt/ranges.h>
 
 #include "remcaps/base/error.h"
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {
-
 namespace {
 
-// The votes of Conv3D routing as routing needs them, in two forms that differ in rounding alone.
-//   coupling [B, P, T, J]   poses [B, P, J, Dout]   P = H·W positions, row by row
+// Routing needs a weighted sum of the votes and their agreement with the poses. Two classes compute
+// these; their results differ only by rounding.
+//   coupling  [B, P, T, J]     P = H·W positions, row by row
+//   poses     [B, P, J, Dout]
 
-// As they are defined: the convolution's output, [B, P, T, J, Dout].
+// The plain version: the votes are the convolution's output, [B, P, T, J, Dout].
 class WrittenVotes {
  public:
   WrittenVotes(const Tensor& children, const Tensor& weight, const Tensor& conv_bias,
@@ -34,11 +37,13 @@ class WrittenVotes {
   Tensor votes_;
 };
 
-// Never written. A vote is one product, û_tj = K_j x_t, of the 3-D kernel's K = depth · 9 numbers
-// for parent j and the K numbers x_t it sees of child type t at a position; so
-//   sum_t c_tj û_tj = K_j (sum_t c_tj x_t)   and   <û_tj, v_j> = <x_t, K_j^T v_j>,
-// whose largest tensors are Dout times smaller than the votes. The convolution's bias is one more
-// number of K_j, which meets a 1 in every x_t.
+// The fast version never writes the votes to memory. A vote is a product û_tj = K_j x_t, where
+// K_j [Dout, K] is the 3-D kernel of parent j, and x_t [K] are the K = depth · 9 numbers that the
+// kernel sees of child type t at a position. Therefore
+//   sum_t c_tj û_tj = K_j (sum_t c_tj x_t)
+//   <û_tj, v_j>     = <x_t, K_j^T v_j>
+// and the largest tensors are Dout times smaller than the votes. The bias of the convolution is one
+// more column of K_j; every x_t gets a 1 in that place.
 class ImpliedVotes {
  public:
   ImpliedVotes(const Tensor& children, const Tensor& weight, const Tensor& conv_bias,
@@ -88,7 +93,7 @@ class ImpliedVotes {
   Tensor kernel_;  // K_j, [J, Dout, K]
 };
 
-// Of one input type, over all output types and positions together.
+// For each input type: over all output types and positions together.
 //   logits [B, P, T, J]
 Tensor softmax_over_map(const Tensor& logits) {
   const Tensor by_type = logits.transpose(1, 2);  // [B, T, P, J]
@@ -107,8 +112,7 @@ RoutingResult agree_on_map(const Votes& votes, const Tensor& bias, const Conv3dR
   for (int64_t iteration = 1;; ++iteration) {
     const bool last = iteration == options.iterations;
     Tensor coupling = softmax_over_map(logits);
-    if (last && request.quantizer)
-      coupling = request.quantizer->quantize(coupling).to(coupling.scalar_type());
+    if (last) coupling = quantized(coupling, request);
     const Votes& seen = last ? votes : early;
     Tensor preactivation = seen.weighted_sum(coupling);  // [B, P, J, Dout]
     if (bias.defined()) preactivation = preactivation + bias;
@@ -120,39 +124,18 @@ RoutingResult agree_on_map(const Votes& votes, const Tensor& bias, const Conv3dR
 
 }  // namespace
 
-RoutingResult conv_caps_routing(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                                int64_t kernel, int64_t stride, const DynamicRouting& options,
-                                const RoutingRequest& request) {
-  check(children.dim() == 5 && weight.dim() == 4 &&
-            weight.size(0) == children.size(1) * kernel * kernel,
-        "ConvCaps routing: children [{}] and weight [{}]; expected [B, T, H, W, Din] and "
-        "[T*{}*{}, J, Dout, Din]",
-        fmt::join(children.sizes(), ", "), fmt::join(weight.sizes(), ", "), kernel, kernel);
-  const NoCudaAutocast float32(children.device());
-  const int64_t batch = children.size(0);
-  const Tensor windows = (float32.was_on() ? children.to(torch::kFloat32) : children)
-                             .unfold(2, kernel, stride)
-                             .unfold(3, kernel, stride)       // [B, T, h, w, Din, k, k]
-                             .permute({0, 2, 3, 1, 5, 6, 4})  // [B, h, w, T, k, k, Din]
-                             .contiguous();
-  const int64_t positions = windows.size(1) * windows.size(2);
-  // A window is an image of its own to fully connected routing, with the same matrices for all.
-  RoutingResult result =
-      dynamic_routing(windows.view({batch * positions, weight.size(0), weight.size(3)}), weight,
-                      bias, options, request);
-  result.poses = result.poses.view({batch, positions, weight.size(1), weight.size(2)});
-  if (result.coupling.defined())
-    result.coupling = result.coupling.view({batch, positions, weight.size(0), weight.size(1)});
-  return result;
+void bind(ConfigSection& keys, Conv3dRouting& options) {
+  bind_iterations(keys, options.iterations, options.gradient);
+  keys.key("squash_over", options.squash_over, {"atoms", "map"});
 }
 
-Tensor window_map(int64_t types, int64_t height, int64_t width, int64_t kernel, int64_t stride) {
-  return torch::arange(types * height * width, torch::kInt64)
-      .view({types, height, width})
-      .unfold(1, kernel, stride)
-      .unfold(2, kernel, stride)  // [T, h, w, k, k]
-      .permute({1, 2, 0, 3, 4})
-      .reshape({-1, types * kernel * kernel});
+RoutingCost conv3d_cost(int64_t types, int64_t dim, int64_t depth, int64_t positions,
+                        const Conv3dRouting& options) {
+  const int64_t pairs = types * types * positions;
+  const int64_t votes = types * dim * depth * 9 * types * positions;
+  return {.multiply_adds = votes + pairs * dim * (2 * options.iterations - 1),
+          .vote_floats = pairs * dim,
+          .activation_floats = pairs + types * dim * positions};
 }
 
 RoutingResult conv3d_routing(const Tensor& children, const Tensor& weight, const Tensor& conv_bias,
