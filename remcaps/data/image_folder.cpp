@@ -11,10 +11,10 @@
 #include <sstream>
 #include <thread>
 
+#include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
-#include "remcaps/torch/runtime.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"
