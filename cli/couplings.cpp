@@ -8,7 +8,7 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps::cli {
 namespace {

@@ -1,6 +1,7 @@
 #include "remcaps/capsule/conv_routing.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/quantize.h"
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {
@@ -108,7 +109,7 @@ RoutingResult agree_on_map(const Votes& votes, const Tensor& bias, const Conv3dR
     const bool last = iteration == options.iterations;
     Tensor coupling = softmax_over_map(logits);
     if (last && request.quantizer)
-      coupling = request.quantizer->quantize(coupling).to(coupling.scalar_type());
+      coupling = quantize(coupling, *request.quantizer).to(coupling.scalar_type());
     const Votes& seen = last ? votes : early;
     Tensor preactivation = seen.weighted_sum(coupling);  // [B, P, J, Dout]
     if (bias.defined()) preactivation = preactivation + bias;

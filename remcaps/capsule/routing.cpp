@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/compat.h"
+#include "remcaps/ops/quantize.h"
 #include "remcaps/ops/routing.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 namespace {
@@ -36,7 +37,7 @@ Tensor weighted_sum(const Tensor& coupling, const Tensor& votes) {
 // q_K(c) in c's own type (levels are float32).
 Tensor quantized(const Tensor& coupling, const RoutingRequest& request) {
   if (!request.quantizer) return coupling;
-  return request.quantizer->quantize(coupling).to(coupling.scalar_type());
+  return quantize(coupling, *request.quantizer).to(coupling.scalar_type());
 }
 
 bool bias_now(BiasUse use, bool last) {

@@ -19,8 +19,8 @@
 #include <string>
 #include <variant>
 
-#include "remcaps/capsule/quantizer.h"
 #include "remcaps/capsule/squash.h"
+#include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "remcaps/explain/backtrack.h"
-#include "remcaps/parse_tree/dictionary.h"
+#include "remcaps/parse_tree/keys.h"
 
 namespace remcaps {
 

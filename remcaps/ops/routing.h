@@ -21,7 +21,7 @@ struct FusedRoutingOptions {
   bool full_gradient = false;
   bool return_couplings = false;
   /// Levels the couplings of the last iteration are rounded to: K + 1 edges and K centres (see
-  /// capsule/quantizer.h). Empty: none. A rounded coupling is a constant to the gradient.
+  /// parse_tree/quantizer.h). Empty: none. A rounded coupling is a constant to the gradient.
   std::vector<double> level_edges;
   std::vector<float> level_centres;
 };

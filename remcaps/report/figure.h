@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "remcaps/base/text.h"
-#include "remcaps/explain/parse_tree_graph.h"
 #include "remcaps/explain/svg.h"
+#include "remcaps/explain/tree_graph.h"
 
 namespace remcaps {
 

@@ -7,8 +7,9 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/explain/statistics.h"
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/ops/quantize.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/html_report_couplings.h"
 #include "remcaps/training/evaluate.h"
@@ -31,7 +32,7 @@ class TreeImages {
   void add(const Batch& batch, const Forward& quantized) {
     const Tensor classes = predicted_classes(quantized);
     const Tensor keys =
-        pack_levels(coupling_to_class(quantized.routings, quantized.routings.size() - 1, classes),
+        encode_keys(coupling_to_class(quantized.routings, quantized.routings.size() - 1, classes),
                     quantizer_)
             .cpu()
             .contiguous();
@@ -149,7 +150,7 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
   const torch::NoGradGuard no_grad;
   const int64_t classes = run.model->classes();
   const auto quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
-  ParseTreeCollector collector(*run.model, quantizers);
+  TreeCollector collector(*run.model, quantizers);
   TreeImages trees(*quantizers.back(), classes);
   CouplingStatistics couplings(Quantizer::bins(kHistogramBins));
   ExplorerData explorer(quantizers, static_cast<int64_t>(images.places().size()));

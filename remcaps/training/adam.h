@@ -10,7 +10,7 @@
 #include "remcaps/capsule/routing.h"
 #include "remcaps/ops/update.h"
 #include "remcaps/pruning/pruner.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 

@@ -8,7 +8,7 @@
 
 #include "remcaps/models/model.h"
 #include "remcaps/pruning/pruner.h"
-#include "remcaps/tensors/packed.h"
+#include "remcaps/torch/packed.h"
 #include "remcaps/training/adam.h"
 #include "remcaps/training/recipe.h"
 
@@ -18,7 +18,7 @@ namespace remcaps {
 TensorMap weights_of(const CapsNet& model);
 
 /// Copies tensors into a network. Error, naming `source`: a tensor that is missing, left over, of
-/// another shape, or not finite.
+/// another shape or type, or not finite.
 void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source);
 
 /// What a weights file says of itself besides its tensors: enough to use it without its run folder.

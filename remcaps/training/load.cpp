@@ -5,11 +5,11 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/image_file.h"
 #include "remcaps/data/resize.h"
-#include "remcaps/tensors/packed.h"
+#include "remcaps/torch/compat.h"
+#include "remcaps/torch/packed.h"
 #include "remcaps/training/launch.h"
 #include "remcaps/training/zoo.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/parse_tree/levels.h"
 #include "remcaps/training/evaluate.h"
 

@@ -4,7 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/models/resnet18_capsnet.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 #include "tests/models/make.h"
 #include "tests/temporary_folder.h"
 

@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/loss.h"
-#include "tests/ops/kernel_testing.h"
+#include "remcaps/ops/quantize.h"
+#include "remcaps/torch/compat.h"
 #include "tests/models/make.h"
+#include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
 namespace {
@@ -186,7 +187,7 @@ TEST_P(EveryNetwork, QuantizesTheRoutingLayersAskedFor) {
   EXPECT_TRUE(torch::equal(options.quantizers.back()->quantize(coupling), coupling));
   if (forward.routings.size() > 1) {
     const Tensor other = forward.routings.front().coupling;
-    EXPECT_FALSE(torch::equal(Quantizer::uniform(11).quantize(other), other));
+    EXPECT_FALSE(torch::equal(quantize(other, Quantizer::uniform(11)), other));
   }
   options.quantizers.emplace_back();
   EXPECT_THROW(model->forward(random_images(*model, 1), options), Error);
