@@ -7,8 +7,8 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
-#include "remcaps/training/context.h"
-#include "remcaps/training/memory.h"
+#include "remcaps/evaluation/memory.h"
+#include "remcaps/recipe/context.h"
 
 namespace remcaps::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
-#include "remcaps/training/load.h"
 
 namespace remcaps::cli {
 namespace {

@@ -13,11 +13,11 @@
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/data/batches.h"
+#include "remcaps/evaluation/evaluate.h"
 #include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/adam.h"
-#include "remcaps/training/evaluate.h"
 
 namespace {
 

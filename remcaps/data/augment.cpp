@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/random.h"
 #include "remcaps/data/resize.h"
+#include "remcaps/torch/random.h"
 
 namespace remcaps {
 namespace {

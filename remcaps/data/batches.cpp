@@ -2,9 +2,9 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/data/augment.h"
 #include "remcaps/ops/batch.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 namespace {

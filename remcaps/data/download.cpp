@@ -11,7 +11,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/sha256.h"
+#include "remcaps/data/checksum.h"
 
 #if defined(REMCAPS_HAVE_CURL)
 #include <curl/curl.h>

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "remcaps/evaluation/split_trees.h"
 #include "remcaps/explain/picture.h"
 #include "remcaps/report/figure.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/parse_trees.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps {
 

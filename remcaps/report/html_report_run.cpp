@@ -1,18 +1,17 @@
 #include "remcaps/report/html_report_run.h"
 
-#include <charconv>
 #include <sstream>
 #include <unordered_map>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/evaluation/evaluate.h"
 #include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/explain/statistics.h"
 #include "remcaps/ops/quantize.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/html_report_couplings.h"
-#include "remcaps/training/evaluate.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -208,40 +207,6 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
           {"histogram", rows_of(couplings.histogram())},
           {"layers", layers},
           {"explorer", explorer.to_json(blobs, share.explorer_bytes)}};
-}
-
-nlohmann::json read_metrics(const fs::path& file) {
-  auto columns = nlohmann::json::object();
-  std::error_code error;
-  if (!fs::exists(file, error)) return columns;
-  std::istringstream text(read_file(file));
-  std::vector<std::string> names;
-  std::string line;
-  for (int64_t number = 1; std::getline(text, line); ++number) {
-    std::vector<std::string> cells;
-    std::istringstream row(line);
-    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
-    if (!line.empty() && line.back() == ',') cells.emplace_back();
-    if (number == 1) {
-      check(!cells.empty() && cells[0] == "epoch",
-            "{}: line 1 does not name the columns of a run's metrics, epoch first", file.string());
-      names = cells;
-      for (const auto& name : names) columns[name] = nlohmann::json::array();
-      continue;
-    }
-    check(cells.size() == names.size(), "{}: line {} has {} cells; expected {}", file.string(),
-          number, cells.size(), names.size());
-    for (size_t c = 0; c < cells.size(); ++c) {
-      const std::string& cell = cells[c];
-      double value = 0;
-      const auto [end, status] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-      check(cell.empty() || (status == std::errc() && end == cell.data() + cell.size()),
-            "{}: line {}, {} is \"{}\"; expected a number", file.string(), number, names[c], cell);
-      columns[names[c]].push_back(cell.empty() ? nlohmann::json(nullptr) : nlohmann::json(value));
-    }
-  }
-  check(!names.empty(), "{}: is empty; expected a run's metrics", file.string());
-  return columns;
 }
 
 }  // namespace remcaps

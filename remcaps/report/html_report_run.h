@@ -7,7 +7,7 @@
 
 #include "remcaps/report/html_report_images.h"
 #include "remcaps/report/html_report_page.h"
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps {
 
@@ -21,9 +21,5 @@ struct RunShare {
 /// `images` and its couplings to `blobs`.
 nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, ReportImages& images,
                            const RunShare& share, PageBlobs& blobs);
-
-/// metrics.csv as {column: [number or null, ...]}; an empty object where there is no such file.
-/// Error names the line of one that is damaged.
-nlohmann::json read_metrics(const std::filesystem::path& file);
 
 }  // namespace remcaps

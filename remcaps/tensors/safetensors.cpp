@@ -11,7 +11,8 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
+#include <unordered_set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
@@ -59,20 +60,50 @@ uint64_t read_length(const char* bytes) {
   return length;
 }
 
-// The JSON object between `begin` and `end`, which is at byte 8 of the file. A key that an object
-// has twice is an error: the parser would silently take the last one.
-json parse_header(const char* begin, const char* end, const std::string& file) {
-  std::vector<std::set<std::string>> keys;  // of each object that is open
-  const auto on_event = [&](int, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key)
-      check(keys.back().insert(value.get<std::string>()).second,
-            "{}: broken header: the key {} is given twice", file, value.get<std::string>());
+// Looks for a key that an object has twice. The parser would silently take the last one, and its own
+// callback takes quadratic time.
+class DuplicateKeys : public json::json_sax_t {
+ public:
+  const std::optional<std::string>& found() const { return found_; }
+
+  bool start_object(std::size_t) override {
+    open_.emplace_back();
     return true;
-  };
+  }
+  bool key(std::string& name) override {
+    if (!open_.back().insert(name).second) found_ = name;
+    return !found_;
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(json::number_integer_t) override { return true; }
+  bool number_unsigned(json::number_unsigned_t) override { return true; }
+  bool number_float(json::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(json::binary_t&) override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;
+  }
+
+ private:
+  std::vector<std::unordered_set<std::string>> open_;  // keys of each object that is open
+  std::optional<std::string> found_;
+};
+
+// The header's JSON, which begins at byte 8 of the file.
+json parse_header(const char* begin, const char* end, const std::string& file) {
+  DuplicateKeys duplicates;
+  json::sax_parse(begin, end, &duplicates);
+  if (duplicates.found())
+    fail("{}: broken header: the key {} is given twice", file, *duplicates.found());
   try {
-    return json::parse(begin, end, on_event);
+    return json::parse(begin, end);
   } catch (const json::parse_error& error) {
     fail("{}: the header is not JSON (byte {} of the file)", file, 8 + error.byte);
   } catch (const json::out_of_range&) {

@@ -7,15 +7,15 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
-#include "remcaps/torch/profile.h"
 #include "remcaps/base/progress.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/packed_weight.h"
-#include "remcaps/data/catalog.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/evaluation/evaluate.h"
+#include "remcaps/evaluation/memory.h"
 #include "remcaps/ops/convolution.h"
-#include "remcaps/training/context.h"
-#include "remcaps/training/evaluate.h"
-#include "remcaps/training/memory.h"
+#include "remcaps/recipe/context.h"
+#include "remcaps/torch/compat.h"
+#include "remcaps/torch/profile.h"
 #include "remcaps/training/step_graph.h"
 #include "remcaps/training/trainer.h"
 
@@ -39,7 +39,7 @@ int traced_pieces(const BenchmarkOptions& options) {
 }
 
 Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
-  std::vector<int64_t> shape = catalog_entry(recipe.dataset.name).shape;
+  std::vector<int64_t> shape = find_dataset(recipe.dataset.name).shape;
   shape.insert(shape.begin(), count);
   Dataset data;
   data.images = torch::randint(0, 256, shape, torch::kUInt8);
@@ -202,7 +202,7 @@ Recipe benchmark_recipe(const std::string& model, const std::string& shape,
   const std::vector<std::string> models = model_names();
   if (std::find(models.begin(), models.end(), model) == models.end())
     throw UsageError(fmt::format("unknown network {}{}", model, suggestion(model, models)));
-  const CatalogEntry& entry = catalog_entry(shape);
+  const DatasetDescriptor& entry = find_dataset(shape);
   if (entry.shape.empty())
     throw UsageError(
         fmt::format("--shape {}: its images have no fixed shape; expected a data set whose images "

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "remcaps/base/progress.h"
-#include "remcaps/training/metrics.h"
+#include "remcaps/runs/metrics.h"
 
 namespace remcaps {
 

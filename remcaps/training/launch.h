@@ -10,13 +10,6 @@
 
 namespace remcaps {
 
-/// <data set>/<recipe's own name>: where files about a recipe's networks are kept apart from
-/// others'.
-std::filesystem::path folder_of_recipe(const Recipe& recipe);
-
-/// runs/<data set>/<recipe's own name>: where a recipe's runs go unless the user says otherwise.
-std::filesystem::path default_runs_folder(const Recipe& recipe);
-
 /// "42", "42,45", "42..46" or a mixture. UsageError for anything else.
 std::vector<int64_t> parse_seeds(const std::string& text);
 
@@ -26,8 +19,5 @@ std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                                    const std::filesystem::path& parent,
                                    const std::filesystem::path& data_root, torch::Device device,
                                    TrainingHooks hooks = {});
-
-/// The resolved recipe of an existing run.
-Recipe read_run_recipe(const RunFolder& folder);
 
 }  // namespace remcaps

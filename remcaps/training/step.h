@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "remcaps/data/batches.h"
+#include "remcaps/evaluation/phase_clock.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/recipe/recipe.h"
 #include "remcaps/training/adam.h"
-#include "remcaps/training/checkpoint.h"
-#include "remcaps/training/phase_clock.h"
-#include "remcaps/training/recipe.h"
+#include "remcaps/training/epoch_sums.h"
 
 namespace remcaps {
 

@@ -7,15 +7,15 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
 #include "remcaps/capsule/loss.h"
+#include "remcaps/evaluation/memory.h"
+#include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/scope.h"
+#include "remcaps/recipe/context.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/torch/compat.h"
 #include "remcaps/torch/runtime.h"
-#include "remcaps/training/context.h"
 #include "remcaps/training/interrupt.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/memory.h"
 #include "remcaps/training/nonfinite.h"
-#include "remcaps/training/parse_trees.h"
 
 namespace remcaps {
 namespace {

@@ -8,13 +8,13 @@
 #include <string>
 
 #include "remcaps/data/batches.h"
+#include "remcaps/evaluation/evaluate.h"
+#include "remcaps/runs/metrics.h"
+#include "remcaps/runs/run_folder.h"
+#include "remcaps/runs/summary.h"
 #include "remcaps/training/checkpoint.h"
 #include "remcaps/training/display.h"
-#include "remcaps/training/evaluate.h"
-#include "remcaps/training/metrics.h"
-#include "remcaps/training/run_folder.h"
 #include "remcaps/training/step_graph.h"
-#include "remcaps/training/summary.h"
 
 namespace remcaps {
 

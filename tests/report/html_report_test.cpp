@@ -8,11 +8,11 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/ops/quantize.h"
+#include "remcaps/recipe/context.h"
 #include "remcaps/report/html_report.h"
 #include "remcaps/report/html_report_couplings.h"
 #include "remcaps/report/html_report_run.h"
-#include "remcaps/training/checkpoint.h"
-#include "remcaps/training/context.h"
+#include "remcaps/runs/weights.h"
 #include "tests/data/fixtures.h"
 #include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
@@ -194,35 +194,6 @@ TEST(ExplorerData, KeepsSaliencyMapsWhereNoCouplingsFit) {
   EXPECT_EQ(explorer["saliency"]["shape"], json({2, 8, 8}));
   EXPECT_EQ(explorer["saliency_max"].size(), 2);
   EXPECT_LE(bytes_in(blobs), 500u);
-}
-
-TEST(ReadMetrics, TellsMissingNumbersFromZeros) {
-  TemporaryFolder folder;
-  write_atomically(folder / "metrics.csv", "epoch,entropy,keys\n0,,\n1,2.5,0\n");
-  const json columns = read_metrics(folder / "metrics.csv");
-  EXPECT_EQ(columns["epoch"], json({0.0, 1.0}));
-  EXPECT_EQ(columns["entropy"], json({nullptr, 2.5}));
-  EXPECT_EQ(columns["keys"], json({nullptr, 0.0}));
-  EXPECT_EQ(read_metrics(folder / "absent.csv"), json::object());
-}
-
-TEST(ReadMetrics, NamesTheLineThatIsDamaged) {
-  TemporaryFolder folder;
-  write_atomically(folder / "metrics.csv", "epoch,loss\n0,0.5\n1,abc\n");
-  try {
-    read_metrics(folder / "metrics.csv");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("line 3, loss is \"abc\"; expected a number"));
-  }
-}
-
-TEST(ReadMetrics, RefusesWhatIsNoMetricsFile) {
-  TemporaryFolder folder;
-  for (const char* text : {"", "\n", "garbage", "\x7f\x45\xff,\x01\n", "a,b\n1,2\n"}) {
-    write_atomically(folder / "metrics.csv", text);
-    EXPECT_THROW(read_metrics(folder / "metrics.csv"), Error) << text;
-  }
 }
 
 Dataset grey_images(int64_t count, int64_t side) {

@@ -8,12 +8,12 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/evaluation/evaluate.h"
 #include "remcaps/pruning/threshold_search.h"
-#include "remcaps/training/evaluate.h"
 #include "remcaps/training/launch.h"
 #include "tests/ops/kernel_testing.h"
+#include "tests/recipe/tiny_network.h"
 #include "tests/temporary_folder.h"
-#include "tests/training/tiny_network.h"
 
 namespace remcaps {
 namespace {

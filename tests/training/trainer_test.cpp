@@ -9,12 +9,11 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/memory.h"
+#include "tests/recipe/tiny_network.h"
 #include "tests/temporary_folder.h"
-#include "tests/training/tiny_network.h"
 
 namespace remcaps {
 namespace {
@@ -324,32 +323,6 @@ TEST_F(TrainerTest, LoadedRunIsTheBestCheckpointOfAnUnprunedRunAndTheLastOfAPrun
   EXPECT_EQ(run.epoch, 2);
   EXPECT_EQ(run.class_names.size(), 3);
   EXPECT_FALSE(run.model->is_training());
-}
-
-TEST_F(TrainerTest, MemoryIsEstimatedFromTheLayersCosts) {
-  const auto trainer = start(tiny_recipe(), "a");
-  const MemoryEstimate estimate = estimate_memory(trainer->model(), 16);
-  const int64_t parameters = 12 * 36 + 12;
-  EXPECT_EQ(estimate.weights, parameters * 4);
-  EXPECT_EQ(estimate.optimiser, parameters * 12);
-  EXPECT_EQ(estimate.votes, 100 * 16 * 4);
-  EXPECT_EQ(estimate.largest_layer, "class");
-  Recipe greedy = tiny_recipe("{train: {batch: 65536}, kernels: reference}");
-  EXPECT_EQ(check_memory(trainer->model(), greedy, torch::kCPU), "");
-  EXPECT_GT(available_memory(torch::kCPU), 0);
-}
-
-TEST(Memory, FilesThatAreOnlyCachedDoNotCountAgainstAControlGroupsLimit) {
-  const TemporaryFolder group;
-  EXPECT_EQ(group_available(group.path()), std::nullopt);
-  write_atomically(group / "memory.max", "1000\n");
-  write_atomically(group / "memory.current", "900\n");
-  EXPECT_EQ(group_available(group.path()), 100);
-  write_atomically(group / "memory.stat",
-                   "anon 100\nfile 800\nshmem 50\ninactive_file 600\nactive_file 150\n");
-  EXPECT_EQ(group_available(group.path()), 850);
-  write_atomically(group / "memory.max", "max\n");
-  EXPECT_EQ(group_available(group.path()), std::nullopt);
 }
 
 int host_caught = 0;
