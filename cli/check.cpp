@@ -12,7 +12,8 @@
 #include "remcaps/torch/runtime.h"
 #include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/loss.h"
-#include "remcaps/capsule/routing.h"
+#include "remcaps/capsule/routing/dynamic.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/ops/channel_bias.h"
 #include "remcaps/ops/convolution.h"
 #include "remcaps/ops/pointwise.h"
@@ -124,9 +125,9 @@ void check_routing(Checker& checker, const RoutingCase& c) {
   const RoutingRequest request = request_of(c);
 
   const auto run = [&](const std::vector<Tensor>& inputs, KernelPath kernels) {
-    RoutingOptions options = DynamicRouting{.gradient = c.gradient, .kernels = kernels};
-    if (c.by_distance) options = ScaledDistanceRouting{.gradient = c.gradient, .kernels = kernels};
-    const RoutingResult result = route(inputs[0], inputs[1], inputs[2], options, request);
+    RoutingPtr routing = DynamicRouting{.gradient = c.gradient, .kernels = kernels};
+    if (c.by_distance) routing = ScaledDistanceRouting{.gradient = c.gradient, .kernels = kernels};
+    const RoutingResult result = routing->route(inputs[0], inputs[1], inputs[2], request);
     (result.poses * direction.to(result.poses.options())).sum().backward();
     return result;
   };

@@ -189,8 +189,7 @@ void add_data(CLI::App& app) {
     return command;
   };
   const auto add_source = [&](CLI::App* command) {
-    command->add_option("--folder", options->folder,
-                        "The folder the data set's files are in (data set folder: the images)");
+    command->add_option("--folder", options->folder, kFolderHelp);
     command
         ->add_option("--image-size", options->image_size,
                      "Side in pixels that folders of images are decoded to")

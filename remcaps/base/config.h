@@ -11,10 +11,12 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace remcaps {
@@ -38,6 +40,14 @@ class ConfigSection {
   void key(const std::string& name, std::string& value);
   /// A name out of a fixed list.
   void key(const std::string& name, std::string& value, const std::vector<std::string>& allowed);
+  /// An enum whose values 0, 1, ... have these names.
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void key(const std::string& name, Enum& value, const std::vector<std::string>& names) {
+    std::string text = names.at(static_cast<size_t>(value));
+    key(name, text, names);
+    value = static_cast<Enum>(std::find(names.begin(), names.end(), text) - names.begin());
+  }
   void key(const std::string& name, std::vector<int64_t>& value, IntRange range);
   void key(const std::string& name, std::vector<double>& value, Range range);
   void key(const std::string& name, std::vector<std::string>& value);

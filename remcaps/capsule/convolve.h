@@ -4,11 +4,13 @@
 #include <torch/nn/modules/conv.h>
 
 #include "remcaps/capsule/packed_weight.h"
-#include "remcaps/capsule/routing.h"
 #include "remcaps/ops/convolution.h"
+#include "remcaps/ops/kernel_path.h"
 #include "remcaps/ops/sparse_convolution.h"
 
 namespace remcaps {
+
+using torch::Tensor;
 
 /// A convolution that, once it is trained, can lay its weights out for the CPU's kernels.
 class ConvolutionImpl : public torch::nn::Conv2dImpl {

@@ -3,7 +3,7 @@
 
 #include <torch/types.h>
 
-#include "remcaps/capsule/routing.h"
+#include "remcaps/ops/kernel_path.h"
 
 namespace remcaps {
 

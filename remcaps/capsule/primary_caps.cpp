@@ -18,7 +18,7 @@ Tensor PrimaryCapsImpl::forward(const Tensor& map) {
   if (options.kernels() == KernelPath::kFused && options.squash().form == Squash::Form::kNorm &&
       has_fused_squash(channels))
     return fused_primary_squash(channels, options.types(), options.dim(), options.squash().epsilon);
-  // Of the fused path's types this one reads float32 only.
+  // The plain path is for float32 only; a convolution on a GPU may return bfloat16.
   if (channels.is_cuda()) channels = channels.to(torch::kFloat32);
   const int64_t height = channels.size(2), width = channels.size(3);
   const Tensor capsules =

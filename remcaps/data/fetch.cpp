@@ -82,7 +82,7 @@ void move_into_place(const fs::path& from, const fs::path& to) {
   }
 }
 
-// Removes the workshop where no download waits in it to be resumed.
+// Removes the workshop unless a download waits in it to be resumed.
 void tidy(const fs::path& workshop) {
   std::error_code ignored;
   fs::remove(workshop, ignored);

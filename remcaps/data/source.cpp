@@ -23,7 +23,7 @@ fs::path first_home(const DatasetDescriptor& dataset, const std::string& folder,
   return folder.empty() ? root / dataset.homes.front() : fs::path(folder);
 }
 
-// One line that says where was looked and what to do.
+// One line that says where the files should be and what to do.
 [[noreturn]] void fail_not_found(const DatasetDescriptor& dataset, const std::string& folder,
                                  const fs::path& root) {
   const std::string probe = probe_file(dataset);
@@ -37,7 +37,7 @@ void read_pictures(const DatasetDescriptor& dataset, int64_t image_size, SourceD
   const ImageSet images = dataset.list(source.where);
   const bool known = !dataset.shape.empty();
   const int64_t side = image_size > 0 ? image_size : known ? dataset.shape[1] : 0;
-  const ImageShape shape = common_shape(images, known ? dataset.shape[0] : 0, side);
+  const PictureShape shape = common_shape(images, known ? dataset.shape[0] : 0, side);
   source.class_names = images.class_names;
   source.train = decode_images(images.train, shape);
   source.validation = decode_images(images.validation, shape);
@@ -74,8 +74,10 @@ fs::path find_base_files(const DatasetDescriptor& dataset, const std::string& fo
 SourceData read_files(const DatasetOptions& options, const fs::path& root) {
   const DatasetDescriptor& dataset = find_dataset(options.name);
   if (dataset.needs_folder && options.folder.empty())
-    throw UsageError(fmt::format(
-        "data set {}: give dataset.folder, the folder that holds the images", dataset.name));
+    throw UsageError(
+        fmt::format("data set {}: give --folder DIR (dataset.folder in a recipe), the folder that "
+                    "holds the pictures",
+                    dataset.name));
   FoundFiles found{find_files(dataset, options.folder, root),
                    find_base_files(dataset, options.folder, root)};
   SourceData source;

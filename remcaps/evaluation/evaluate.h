@@ -78,11 +78,11 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
 /// the order of the batches: the sum does not depend on how many of them ran at once.
 struct EvaluationSums {
   torch::Tensor losses;     ///< float32 [batches]: the mean of each
-  torch::Tensor confusion;  ///< int64 [lanes, classes * classes]
+  torch::Tensor confusion;  ///< int64 [streams, classes * classes]
 
-  static EvaluationSums zeros(int64_t batches, int64_t lanes, int64_t classes,
+  static EvaluationSums zeros(int64_t batches, int64_t streams, int64_t classes,
                               torch::Device device);
-  int64_t lanes() const { return confusion.size(0); }
+  int64_t streams() const { return confusion.size(0); }
 };
 
 /// evaluate() again and again, while the weights change where they lie. On a GPU every pass is a

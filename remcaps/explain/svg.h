@@ -73,8 +73,10 @@ class Svg {
   /// Another document's shapes at (x, y), at their own size.
   void place(const Svg& other, double x, double y);
 
-  /// The whole file. `title` is what a screen reader says.
-  std::string str(std::string_view title) const;
+  /// The whole file. A screen reader says `title`, then `description`.
+  std::string str(std::string_view title, std::string_view description = "") const;
+  /// The element that str() puts the description into; nothing for an empty one.
+  static std::string description(std::string_view text);
 
  private:
   std::string dark_classes(const Paint& fill, const Paint& stroke);

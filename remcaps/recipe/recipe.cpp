@@ -227,7 +227,7 @@ std::shared_ptr<CapsNet> build_model(Recipe& recipe, ModelContext context) {
   // The only use of a stateful generator: everything random after this is counter-based.
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));
   ConfigSection section(YAML::Clone(recipe.model_options), recipe.name, "model");
-  auto model = make_model(recipe.model, context, section);
+  auto model = make_network(recipe.model, context, section);
   section.finish();
   recipe.model_options = YAML::Clone(section.resolved());
   return model;

@@ -73,7 +73,7 @@ struct Recipe {
   std::string about;  ///< one line for people
   DatasetOptions dataset;
   std::string model = "eff-capsnet";
-  YAML::Node model_options;  ///< the `model` section without `name`; make_model() checks it
+  YAML::Node model_options;  ///< the `model` section without `name`; make_network() checks it
   LossOptions loss;
   TrainOptions train;
   YAML::Node pruning;  ///< the `pruning` section, checked and resolved

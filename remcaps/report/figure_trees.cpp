@@ -3,8 +3,8 @@
 #include "remcaps/base/text.h"
 #include "remcaps/explain/tree_drawing.h"
 #include "remcaps/report/figure_chart.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
@@ -38,8 +38,8 @@ struct SampleTree {
   TreeDrawing drawing;
 };
 
-SampleTree sample_tree(const FigureRun& run, const Batch& batch, const Forward& forward,
-                       int64_t row, const TreeOptions& options) {
+SampleTree sample_tree(const ShownRun& run, const Batch& batch, const Forward& forward, int64_t row,
+                       const TreeOptions& options) {
   const int64_t predicted = predicted_classes(forward)[row].item<int64_t>();
   const int64_t label = batch.labels[row].item<int64_t>();
   SampleTree sample;
@@ -55,11 +55,11 @@ SampleTree sample_tree(const FigureRun& run, const Batch& batch, const Forward& 
 }
 
 Figure samples(const FigureOptions& options, const std::string& title, size_t most) {
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   const std::vector<int64_t> places = shown_images(options, runs[0], most);
   FigureTable table = tree_table();
   std::vector<std::vector<Svg>> by_run;
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     const Batch batch = run.batch(places);
     const Forward forward = run.forward(batch);
     std::vector<Svg> drawings;
@@ -79,7 +79,7 @@ Figure samples(const FigureOptions& options, const std::string& title, size_t mo
   return {title, arrange(all, columns, title, runs[0].run.recipe.dataset.name), std::move(table)};
 }
 
-TreeAverage averages(const FigureRun& run) {
+TreeAverage averages(const ShownRun& run) {
   TreeAverage average;
   run.pass("parse trees of " + run.label,
            [&](const Batch&, const Forward& forward) { average.add(forward); });
@@ -98,10 +98,10 @@ Figure sample_trees_figure(const FigureOptions& options) {
 
 Figure dataset_trees_figure(const FigureOptions& options) {
   const std::string title = "Mean parse tree of a data set";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   FigureTable table = tree_table();
   std::vector<Svg> drawings;
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     const TreeAverage average = averages(run);
     std::vector<int64_t> roots;  // every class that some image was taken for
     const std::vector<int64_t> counts = average.images_per_class();
@@ -115,16 +115,16 @@ Figure dataset_trees_figure(const FigureOptions& options) {
                          .class_names = run.run.class_names}));
     add_tree(table, run.label, "data set", tree);
   }
-  return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, 2, title, runs[0].data_line()), std::move(table)};
 }
 
 Figure class_trees_figure(const FigureOptions& options) {
   const std::string title = "Mean parse tree of each class";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   check_same_classes(runs);
   FigureTable table = tree_table();
   std::vector<TreeAverage> average;
-  for (const FigureRun& run : runs) average.push_back(averages(run));
+  for (const ShownRun& run : runs) average.push_back(averages(run));
   std::vector<Svg> drawings;
   for (int64_t j = 0; j < runs[0].classes(); ++j) {
     for (size_t r = 0; r < runs.size(); ++r) {
@@ -147,7 +147,7 @@ Figure class_trees_figure(const FigureOptions& options) {
     }
   }
   const size_t columns = runs.size() == 1 ? 2 : runs.size();
-  return {title, arrange(drawings, columns, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, columns, title, runs[0].data_line()), std::move(table)};
 }
 
 }  // namespace remcaps

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "remcaps/capsule/routing.h"
+#include "remcaps/ops/kernel_path.h"
 #include "remcaps/ops/update.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/torch/safetensors.h"

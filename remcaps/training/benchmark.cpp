@@ -199,7 +199,7 @@ std::pair<int64_t, double> run_for(double seconds, const Work& work, torch::Devi
 
 Recipe benchmark_recipe(const std::string& model, const std::string& shape,
                         const std::vector<std::string>& overrides) {
-  const std::vector<std::string> models = model_names();
+  const std::vector<std::string> models = network_names();
   if (std::find(models.begin(), models.end(), model) == models.end())
     throw UsageError(fmt::format("unknown network {}{}", model, suggestion(model, models)));
   const DatasetDescriptor& entry = find_dataset(shape);

@@ -165,7 +165,7 @@ TEST(ImageFolder, ReadsClassFoldersOfMixedPicturesInNameOrder) {
   EXPECT_EQ(images.train[1].path.filename(), "a.JPG");
   EXPECT_EQ(images.train[1].label, 1);
 
-  const ImageShape shape = common_shape(images, 0, 0);
+  const PictureShape shape = common_shape(images, 0, 0);
   EXPECT_EQ(shape.channels, 3);  // one picture has colour
   EXPECT_EQ(shape.height, 128);  // sizes differ
   const Dataset set = decode(images.train, 8);
@@ -178,7 +178,7 @@ TEST(ImageFolder, KeepsAGreySizeThatAllShare) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/1.png"})
     write_png(folder / name, plain_image(1, 4, 6, 10));
-  const ImageShape shape = common_shape(find_dataset("folder").list(folder.path()), 0, 0);
+  const PictureShape shape = common_shape(find_dataset("folder").list(folder.path()), 0, 0);
   EXPECT_EQ(shape.channels, 1);
   EXPECT_EQ(shape.height, 4);
   EXPECT_EQ(shape.width, 6);

@@ -18,7 +18,7 @@ std::shared_ptr<CapsNet> small_network(const std::string& name, const std::strin
   context.input = {1, 20, 20};
   context.classes = 4;
   ConfigSection section(YAML::Load(options), "test", "model");
-  auto model = make_model(name, context, section);
+  auto model = make_network(name, context, section);
   // Untrained votes are small and couplings stay uniform: larger ones make routing choose.
   const torch::NoGradGuard no_grad;
   for (auto& parameter : model->named_parameters())

@@ -184,7 +184,7 @@ TEST_P(EveryNetwork, QuantizesTheRoutingLayersAskedFor) {
   options.quantizers.back() = Quantizer::uniform(11);
   const Forward forward = model->forward(random_images(*model, 2), options);
   const Tensor coupling = forward.routings.back().coupling;
-  EXPECT_TRUE(torch::equal(options.quantizers.back()->quantize(coupling), coupling));
+  EXPECT_TRUE(torch::equal(quantize(coupling, *options.quantizers.back()), coupling));
   if (forward.routings.size() > 1) {
     const Tensor other = forward.routings.front().coupling;
     EXPECT_FALSE(torch::equal(quantize(other, Quantizer::uniform(11)), other));
@@ -258,9 +258,9 @@ TEST_P(EveryNetwork, InBfloat16OnAGpuPosesAreCloseAndGradientsAreFiniteFloats) {
 
 TEST_P(EveryNetwork, ResolvedOptionsMakeTheSameNetworkAgain) {
   ConfigSection first(YAML::Load(GetParam().options), "test", "model");
-  const auto model = make_model(GetParam().network, GetParam().context, first);
+  const auto model = make_network(GetParam().network, GetParam().context, first);
   ConfigSection second(YAML::Clone(first.resolved()), "test", "model");
-  const auto again = make_model(GetParam().network, GetParam().context, second);
+  const auto again = make_network(GetParam().network, GetParam().context, second);
   EXPECT_EQ(YAML::Dump(first.resolved()), YAML::Dump(second.resolved()));
   const auto a = model->named_parameters(), b = again->named_parameters();
   ASSERT_EQ(a.keys(), b.keys());

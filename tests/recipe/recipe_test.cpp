@@ -138,7 +138,15 @@ TEST(Recipe, EveryShippedRecipeBuildsItsNetwork) {
     SCOPED_TRACE(name);
     Recipe recipe = load_recipe(name);
     std::optional<ModelContext> context = known_context(recipe);
-    ASSERT_TRUE(context.has_value());
+    if (!context) {  // pictures of one's own
+      const int64_t side = recipe.dataset.image_size;
+      ASSERT_GT(side, 0);
+      DataSplits pictures;
+      pictures.class_names = {"cat", "dog"};
+      pictures.train.images = torch::zeros({2, 3, side, side}, torch::kUInt8);
+      pictures.train.labels = torch::arange(2);
+      context = model_context(recipe, pictures);
+    }
     context->load_pretrained = false;
     const ImageShape input = context->input;
     const std::string network =

@@ -54,7 +54,7 @@ class TinyNetwork : public CapsNet {
 };
 
 inline void register_tiny_network() {
-  register_model("tiny", [](const ModelContext& context, ConfigSection& section) {
+  register_network("tiny", [](const ModelContext& context, ConfigSection& section) {
     bool unused = false;
     section.key("option", unused);
     return std::make_shared<TinyNetwork>(context);

@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/report/overview.h"
 #include "remcaps/report/reproduction.h"
 #include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
@@ -89,7 +90,7 @@ TEST_F(TableTest, ParametersAreTheBestSeedsOfThoseThatSayThem) {
   add_run("mnist/dr-capsnet-rem", 42, 0.97, 0.96, {1, 5}, 0.9, 700);
   add_run("mnist/dr-capsnet-rem", 43, 0.95, 0.94, {3, 5}, 0.8, 800);
   RunResults all = results();
-  all.at("mnist/dr-capsnet-rem").front().summary.erase("parameters_nonzero");
+  all.at("mnist/dr-capsnet-rem").at("").front().summary.erase("parameters_nonzero");
   PaperCell cell = kAccuracy;
   cell.metric = Metric::kParameters;
   const auto ours = aggregate(all, cell);
@@ -113,41 +114,49 @@ TEST_F(TableTest, OfTwoRunsOfOneSeedTheLongerCounts) {
   add_run("mnist/dr-capsnet-rem", 42, 0.9, 0.9, {1}, 0, 10, {1}, 5);
   add_run("mnist/dr-capsnet-rem", 42, 0.8, 0.8, {1}, 0, 10, {1}, 50, "-2");
   const RunResults all = results();
-  ASSERT_EQ(all.at("mnist/dr-capsnet-rem").size(), 1u);
+  ASSERT_EQ(all.at("mnist/dr-capsnet-rem").at("").size(), 1u);
   EXPECT_NEAR(aggregate(all, kAccuracy)->value, 80, 1e-9);
 }
 
-TEST_F(TableTest, OfTwoRunsOfOneSeedTheOneNearerToItsRecipeCounts) {
-  const auto add = [&](const std::string& name, double accuracy, int64_t epochs,
+TEST_F(TableTest, OnlyRunsOfTheSameExperimentAreAveraged) {
+  const auto add = [&](const std::string& name, int64_t seed, double accuracy, int64_t epochs,
                        const std::vector<std::string>& overrides) {
     Recipe recipe = load_recipe("mnist/dr-capsnet", overrides);
     const json summary = {{"recipe", "mnist/dr-capsnet"},
-                          {"seed", 42},
+                          {"seed", seed},
                           {"epochs", epochs},
                           {"accuracy", accuracy},
                           {"options", yaml_paths(recipe.to_yaml())}};
     make_folder(folder_ / name);
     write_atomically(folder_ / name / "summary.json", summary.dump());
   };
-  add("changed", 0.1, 50, {"train.lr=9"});
-  add("longer", 0.9, 40, {"precision=bf16", "train.epochs=40"});
-  add("pasted", 0.2, 90, {"dataset.name=folder", "dataset.folder=somewhere"});
-  add("shorter", 0.8, 30, {"train.epochs=30"});
+  add("changed", 42, 0.1, 50, {"train.lr=9"});
+  add("changed-43", 43, 0.3, 50, {"train.lr=9", "precision=bf16"});
+  add("few", 44, 0.5, 50, {"dataset.limit_train=100"});
+  add("longer", 42, 0.9, 40, {"precision=bf16", "train.epochs=40"});
+  add("pasted", 42, 0.2, 90, {"dataset.name=folder", "dataset.folder=somewhere"});
+  add("shorter", 42, 0.8, 30, {"train.epochs=30"});
   const FoundResults all = found();
-  const std::vector<RunResult>& runs = all.results.at("mnist/dr-capsnet");
+  const Experiments& experiments = all.results.at("mnist/dr-capsnet");
+  ASSERT_EQ(experiments.size(), 3u);
+  const PaperCell cell = {"mnist/dr-capsnet", Metric::kAccuracy, "test", -1, {}};
+  EXPECT_NEAR(aggregate(all.results, cell)->value, 90, 1e-9);
+  EXPECT_NEAR(aggregate(all.results, cell, "train.lr=9")->value, 20, 1e-9);
+  EXPECT_NEAR(aggregate(all.results, cell, "dataset.limit_train=100")->value, 50, 1e-9);
+  const std::string text = render_table(paper_table("mnist"), all.results, "markdown");
+  EXPECT_THAT(text, HasSubstr("| DR-CapsNet | ours | 90.00 |"));
+  EXPECT_THAT(text, HasSubstr("|  | ours, train.lr=9 | 20.00 ± 10.00 |"));
+  const std::vector<RunResult>& runs = experiments.at("");
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].place, folder_ / "longer");
   EXPECT_EQ(runs[0].changed(), (OptionMap{{"precision", "bf16"}, {"train.epochs", "40"}}));
   const auto line = [&](const std::string& text) { return (folder_ / text).string(); };
-  EXPECT_THAT(
-      all.notes(),
-      UnorderedElementsAre(
-          line("changed") + " is left out: seed 42 of mnist/dr-capsnet has a run nearer to it, " +
-              line("longer"),
-          line("pasted") +
-              " is left out: not on the data of mnist/dr-capsnet (dataset.name=folder)",
-          line("shorter") + " is left out: seed 42 of mnist/dr-capsnet has a longer run, " +
-              line("longer")));
+  EXPECT_THAT(all.notes(),
+              UnorderedElementsAre(
+                  line("pasted") +
+                      " is left out: not on the data of mnist/dr-capsnet (dataset.name=folder)",
+                  line("shorter") + " is left out: seed 42 of mnist/dr-capsnet has a longer run, " +
+                      line("longer")));
 }
 
 TEST_F(TableTest, ARunThatIsNamedTwiceIsNotLeftOut) {
@@ -199,7 +208,7 @@ TEST_F(TableTest, ShowsOursAndThePapersInEveryFormat) {
   EXPECT_THAT(latex, HasSubstr("accuracy (\\%)"));
   EXPECT_THAT(latex, Not(HasSubstr("&  &  &  &  \\\\\n&")));
   EXPECT_THAT(render_table(table, results(), "csv"),
-              HasSubstr("DR-CapsNet+REM,entropy,mnist/dr-capsnet-rem,test,entropy,42,3,0,1,4.16"));
+              HasSubstr("DR-CapsNet+REM,entropy,mnist/dr-capsnet-rem,,test,entropy,42,3,0,1,4.16"));
   const json parsed = json::parse(render_table(table, results(), "json"));
   EXPECT_EQ(parsed.at("table"), "mnist");
   EXPECT_EQ(parsed.at("runs").size(), 2u);
@@ -215,6 +224,56 @@ TEST_F(TableTest, RowsWithoutARunCanBeLeftOut) {
   EXPECT_THAT(text, HasSubstr("| 1/2 |")) << "seeds of Q and REM";
   EXPECT_THAT(text, Not(HasSubstr("No run yet")));
   EXPECT_TRUE(rows_with_runs(paper_table("affnist"), results()).rows.empty());
+}
+
+TEST_F(TableTest, ARowWithoutRunsHasThePapersLineOnly) {
+  add_run("mnist/dr-capsnet-rem", 42, 0.9953, 0.9952, {2, 4}, 0.8687, 893111);
+  const std::string text = render_table(paper_table("mnist"), results(), "markdown");
+  EXPECT_THAT(text, HasSubstr("| DR-CapsNet+Q | paper | 99.56 ± 0.03 |"));
+  EXPECT_THAT(text, HasSubstr("| DR-CapsNet+REM | ours | 99.52 |"));
+  EXPECT_THAT(text, HasSubstr("|  | paper | 99.56 ± 0.02 |"));
+  EXPECT_THAT(render_table(paper_table("mnist"), {}, "text"), Not(HasSubstr("ours")));
+}
+
+TEST_F(TableTest, TheOverviewSaysWhetherRunsConverged) {
+  const auto add = [&](int64_t seed, const std::string& stopped, int64_t epochs) {
+    const json summary = {{"recipe", "mnist/dr-capsnet-rem"},
+                          {"seed", seed},
+                          {"epochs", epochs},
+                          {"stopped", stopped},
+                          {"accuracy_quantized", 0.99},
+                          {"entropy", 4.0 + 0.1 * double(seed)},
+                          {"sparsity", 0.5}};
+    write_atomically(folder_ / fmt::format("seed-{}.json", seed), summary.dump());
+  };
+  add(1, "patience", 344);
+  add(2, "minutes", 187);
+  add(3, "epochs", 300);
+  EXPECT_THAT(render_overview(results(), "markdown"),
+              HasSubstr("| mnist/dr-capsnet-rem | 3 | 99.00 ± 0.00 | 99.56 | 4.20 ± 0.08 | 4.16 | "
+                        "50.00 | 85.53 | converged at 344; cut at 187, 300 |"));
+  EXPECT_THROW(render_overview(results(), "latex"), UsageError);
+}
+
+TEST(PaperTables, BadTextsAreErrorsThatNameThePlace) {
+  const auto error_of = [](const std::string& columns, const std::string& rows) {
+    try {
+      read_paper_tables(
+          fmt::format("- {{name: t, labels: [model], columns: [{}], rows: [{}]}}", columns, rows),
+          "file");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string column = "{heading: a, metric: entropy}";
+  EXPECT_EQ(error_of(column, "{labels: [x], recipe: r, paper: 1.5±0.5}"), "");
+  EXPECT_THAT(error_of(column, "{labels: [x], recipe: r, paper: 1.5 2}"),
+              HasSubstr("table t, row 1: 2 numbers for 1 columns"));
+  EXPECT_THAT(error_of(column, "{labels: [x], recipe: r, paper: 1.5±x}"), HasSubstr("\"x\""));
+  EXPECT_THAT(error_of(column, "{labels: [x, y], recipe: r}"), HasSubstr("2 labels; expected 1"));
+  EXPECT_THAT(error_of(column, "{labels: [x], recipes: r}"), HasSubstr("recipes"));
+  EXPECT_THAT(error_of("{heading: a, metric: entropie}", ""), HasSubstr("entropie"));
 }
 
 TEST_F(TableTest, SaysWhatRanHowLongAndWhyItStopped) {

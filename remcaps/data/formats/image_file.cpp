@@ -94,7 +94,7 @@ struct JpegErrors {
   std::longjmp(errors->failure.back, 1);
 }
 
-// libjpeg only warns where data are missing and paints the rest grey; here that is an error.
+// libjpeg only warns if data are missing and paints the rest grey; here that is an error.
 // Oddities that lose no pixel (bytes between markers, unknown JFIF versions) are let through.
 void jpeg_warned(j_common_ptr jpeg, int level) {
   if (level >= 0) return;

@@ -125,7 +125,7 @@ ImageSet list_class_folders(const fs::path& folder) {
   return images;
 }
 
-ImageShape common_shape(const ImageSet& images, int64_t channels, int64_t side) {
+PictureShape common_shape(const ImageSet& images, int64_t channels, int64_t side) {
   constexpr int64_t kSide = 128;
   if (channels > 0 && side > 0) return {channels, side, side};
   std::set<std::pair<int64_t, int64_t>> sizes;
@@ -136,7 +136,7 @@ ImageShape common_shape(const ImageSet& images, int64_t channels, int64_t side) 
       sizes.insert({header.height, header.width});
       most = std::max(most, header.channels);
     }
-  ImageShape shape{channels > 0 ? channels : most, side, side};
+  PictureShape shape{channels > 0 ? channels : most, side, side};
   if (side > 0) return shape;
   const auto size = sizes.size() == 1 ? *sizes.begin() : std::pair(kSide, kSide);
   shape.height = size.first;
@@ -144,7 +144,7 @@ ImageShape common_shape(const ImageSet& images, int64_t channels, int64_t side) 
   return shape;
 }
 
-Dataset decode_images(const std::vector<LabelledImage>& list, const ImageShape& shape) {
+Dataset decode_images(const std::vector<LabelledImage>& list, const PictureShape& shape) {
   const auto n = static_cast<int64_t>(list.size());
   Dataset dataset;
   if (n == 0) return dataset;

@@ -20,7 +20,7 @@ struct ImageSet {
   std::vector<LabelledImage> train, validation, test;
 };
 
-struct ImageShape {
+struct PictureShape {
   int64_t channels = 0, height = 0, width = 0;
 };
 
@@ -42,10 +42,10 @@ ImageSet list_class_folders(const std::filesystem::path& folder);
 
 /// The shape all pictures of a set are decoded to. `channels` 0: colour if any picture has it.
 /// `side` 0: the pictures' own size if they all have the same, else 128 x 128.
-ImageShape common_shape(const ImageSet& images, int64_t channels, int64_t side);
+PictureShape common_shape(const ImageSet& images, int64_t channels, int64_t side);
 
 /// Decodes and resizes pictures, several at a time. Error names the first that is damaged.
-Dataset decode_images(const std::vector<LabelledImage>& list, const ImageShape& shape);
+Dataset decode_images(const std::vector<LabelledImage>& list, const PictureShape& shape);
 
 /// One line for every picture that cannot be decoded, at most `limit`.
 std::vector<std::string> damaged_images(const std::vector<LabelledImage>& list, size_t limit = 20);

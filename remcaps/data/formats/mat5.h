@@ -1,4 +1,4 @@
-// MAT-5 files (SVHN, affNIST) through libmatio, where the build has it.
+// MAT-5 files (SVHN, affNIST), read with libmatio if the build has it.
 #pragma once
 
 #include <torch/types.h>
@@ -12,7 +12,7 @@ namespace remcaps {
 /// Whether this build can read MAT files.
 bool can_read_mat();
 
-/// A MAT-5 file. Opening it checks its structure: Error where it is not MAT-5, is cut short, or a
+/// A MAT-5 file. Opening it checks its structure: Error if it is not MAT-5, is cut short, or a
 /// compressed part of it is damaged.
 class MatFile {
  public:

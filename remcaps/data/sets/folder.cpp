@@ -6,7 +6,7 @@ namespace remcaps::sets {
 DatasetDescriptor folder() {
   DatasetDescriptor d{.name = kPictureFolder,
                       .title = "Any folder of pictures, one sub-folder a class"};
-  d.by_hand = "give dataset.folder in the recipe (or --folder DIR)";
+  d.by_hand = "give --folder DIR, or dataset.folder in a recipe";
   d.terms = "yours";
   d.needs_folder = true;
   d.holds = [](const std::filesystem::path& folder) {
