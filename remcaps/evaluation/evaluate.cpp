@@ -9,10 +9,10 @@
 namespace remcaps {
 namespace {
 
-// Batches of a recorded pass under way at a time. Each more costs a batch's activations.
+// Batches of a recorded pass that run at a time. Each needs memory for its activations.
 constexpr int64_t kRecordedStreams = 2;
 
-// Puts a network into evaluation mode, and back.
+// Puts a network into evaluation mode, and back into its former mode at the end.
 class EvaluationMode {
  public:
   explicit EvaluationMode(CapsNet& model) : model_(model), was_training_(model.is_training()) {
@@ -97,7 +97,7 @@ struct MeanLosses {
   double images = 0, batches = 0;  // Evaluation's loss and batch_mean_loss
 };
 
-// Of the losses (float32 [batches]) of batches of `batch` images, the last of which may have fewer.
+// losses: float32 [batches]. Every batch has `batch` images; the last may have fewer.
 MeanLosses mean_losses(const Tensor& losses, const BatchSource& source, int64_t batch) {
   const Tensor on_host = losses.cpu();
   const auto loss = on_host.accessor<float, 1>();
@@ -176,7 +176,7 @@ double EvaluationPass::loss() {
 
 void EvaluationPass::pass() {
   if (records_ && !graph_.recorded()) {
-    work();  // what is recorded must have run before
+    work();  // work must have run once before it is recorded
     records_ = graph_.try_record("a pass", [this] { work(); });
   }
   records_ ? graph_.replay() : work();
@@ -203,6 +203,8 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                  [&](const Batch& batch, const Forward& forward, int64_t index) {
                    losses[index].copy_(margin_loss(forward.activations, batch.labels,
                                                    options.margin, options.kernels));
+                   if (options.on_progress)
+                     options.on_progress(index * options.batch + batch.labels.size(0));
                  });
   return mean_losses(losses, source, options.batch).images;
 }

@@ -12,7 +12,7 @@
 namespace remcaps {
 namespace {
 
-// Eight digits hold a float; more would only show noise.
+// Eight digits are enough for a float.
 std::string cell(double value) {
   return fmt::format("{:.8g}", value);
 }

@@ -295,7 +295,7 @@ TEST_P(StepGraphTest, SearchWithRecordedPassesFindsThePlainSearchsThreshold) {
     };
     // Without reuse every threshold is evaluated: the plainest search there is.
     results.push_back(search_threshold(prunable_weights(*f.model, {}), magnitude_range(*f.model),
-                                       loss, {.twt = 0.02, .reuse = record}));
+                                       loss, {.tolerance = 0.02, .reuse = record}));
     weights.push_back(f.model->named_parameters()["class.weight"].detach().cpu());
   }
   EXPECT_GT(results[0].threshold, 0);
