@@ -20,6 +20,9 @@ Dataset Dataset::select(const torch::Tensor& indices) const {
   chosen.labels = labels.index_select(0, indices);
   for (const auto& [name, values] : attributes)
     chosen.attributes[name] = values.index_select(0, indices);
+  if (!names.empty())
+    for (int64_t i = 0; i < indices.size(0); ++i)
+      chosen.names.push_back(names.at(static_cast<size_t>(indices[i].item<int64_t>())));
   return chosen;
 }
 

@@ -19,6 +19,7 @@ struct Dataset {
   /// Extra integers per image, int64 [N]: smallNORB's "instance", "elevation" and "azimuth" (both
   /// in degrees), "lighting".
   std::map<std::string, torch::Tensor> attributes;
+  std::vector<std::string> names;  ///< the files' names, if the set is a folder of pictures
 
   int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
   /// The images at `indices` (int64 [M], CPU), in that order.

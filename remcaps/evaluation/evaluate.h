@@ -78,11 +78,11 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
 /// the batches, so the sum does not depend on how many batches ran at once.
 struct EvaluationSums {
   torch::Tensor losses;     ///< float32 [batches], the mean loss of each
-  torch::Tensor confusion;  ///< int64 [lanes, classes * classes]
+  torch::Tensor confusion;  ///< int64 [streams, classes * classes]
 
-  static EvaluationSums zeros(int64_t batches, int64_t lanes, int64_t classes,
+  static EvaluationSums zeros(int64_t batches, int64_t streams, int64_t classes,
                               torch::Device device);
-  int64_t lanes() const { return confusion.size(0); }
+  int64_t streams() const { return confusion.size(0); }
 };
 
 /// Repeats evaluate() while the weights change in place. On a GPU every pass, also the first, is a

@@ -148,6 +148,7 @@ void Svg::image(double x, double y, double width, double height, const std::stri
                  "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
                  "preserveAspectRatio=\"none\" image-rendering=\"pixelated\" href=\"{}\"{}",
                  number(x), number(y), number(width), number(height), uri, closing("image", title));
+  frame(x, y, width, height, {.width = 0.5, .opacity = 0.5});
 }
 
 void Svg::colour_scale(double x, double y, double width, const std::string& label,

@@ -63,7 +63,8 @@ class Svg {
   void circle(double x, double y, double radius, const Paint& fill, const Stroke& outline,
               const std::string& title = "");
   void text(double x, double y, std::string_view text, const TextStyle& style = {});
-  /// `uri` is a data URI; pixels stay sharp when enlarged.
+  /// `uri` is a data URI; pixels stay sharp when enlarged. A thin frame sets a white picture off a
+  /// white page.
   void image(double x, double y, double width, double height, const std::string& uri,
              const std::string& title = "");
   /// A horizontal scale with its ends labelled.

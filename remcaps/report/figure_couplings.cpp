@@ -33,12 +33,14 @@ Figure distributions(const FigureOptions& options, const std::string& title) {
                   means.back()[j][k].item<int64_t>(), all[j][k].item<int64_t>());
   }
   std::vector<Svg> drawings;
+  Chart legend;  // the same one for all classes
   const Quantizer& quantizer = runs[0].class_quantizer();
   for (int64_t j = 0; j < std::min(runs[0].classes(), kMostClasses); ++j) {
     Chart chart;
     chart.title = runs[0].class_name(j);
     chart.width = 330;
-    chart.height = 220 + 17 * static_cast<double>(runs.size() - 1);
+    chart.height = 200;
+    chart.legend = false;
     chart.y = {.label = "children", .log = true, .low = 0.7};
     chart.x.label = "mean coupling";
     for (const float centre : quantizer.centres())
@@ -50,8 +52,9 @@ Figure distributions(const FigureOptions& options, const std::string& title) {
       chart.bars.push_back(std::move(bars));
     }
     drawings.push_back(draw_chart(chart));
+    legend = std::move(chart);
   }
-  return {title, arrange(drawings, 3, title, runs[0].data_line()), std::move(table)};
+  return {title, arrange(drawings, 3, title, runs[0].data_line(), &legend), std::move(table)};
 }
 
 }  // namespace

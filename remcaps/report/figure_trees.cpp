@@ -30,7 +30,11 @@ void add_tree(FigureTable& table, const std::string& run, const std::string& nam
 }
 
 std::string size_line(const ParseTree& tree) {
-  return fmt::format("{} capsules, {} connections", tree.nodes_in_tree(), tree.edges.size());
+  const auto counted = [](int64_t count, const char* noun) {
+    return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+  };
+  return fmt::format("{}, {}", counted(tree.nodes_in_tree(), "capsule"),
+                     counted(static_cast<int64_t>(tree.edges.size()), "connection"));
 }
 
 struct SampleTree {
@@ -66,12 +70,13 @@ Figure samples(const FigureOptions& options, const std::string& title, size_t mo
     for (size_t i = 0; i < places.size(); ++i) {
       SampleTree sample = sample_tree(run, batch, forward, static_cast<int64_t>(i), options.tree);
       sample.drawing.width = 560;
+      sample.drawing.legend = i == 0 && by_run.empty();
       drawings.push_back(draw_tree(sample.tree, sample.drawing));
       add_tree(table, run.label, fmt::format("{}:{}", options.split, places[i]), sample.tree);
     }
     by_run.push_back(std::move(drawings));
   }
-  // One row an image, one column a run: what is compared stands side by side.
+  // One row per image, one column per run: the trees to compare stand side by side.
   std::vector<Svg> all;
   for (size_t i = 0; i < places.size(); ++i)
     for (const auto& drawings : by_run) all.push_back(drawings[i]);
@@ -103,7 +108,7 @@ Figure dataset_trees_figure(const FigureOptions& options) {
   std::vector<Svg> drawings;
   for (const ShownRun& run : runs) {
     const TreeAverage average = averages(run);
-    std::vector<int64_t> roots;  // every class that some image was taken for
+    std::vector<int64_t> roots;  // every class that was predicted for some image
     const std::vector<int64_t> counts = average.images_per_class();
     for (size_t j = 0; j < counts.size(); ++j)
       if (counts[j] > 0) roots.push_back(static_cast<int64_t>(j));
@@ -112,7 +117,8 @@ Figure dataset_trees_figure(const FigureOptions& options) {
         draw_tree(tree, {.title = run.label,
                          .subtitle = fmt::format("mean over {} images: {}",
                                                  with_commas(average.images()), size_line(tree)),
-                         .class_names = run.run.class_names}));
+                         .class_names = run.run.class_names,
+                         .legend = drawings.empty()}));
     add_tree(table, run.label, "data set", tree);
   }
   return {title, arrange(drawings, 2, title, runs[0].data_line()), std::move(table)};
@@ -133,9 +139,9 @@ Figure class_trees_figure(const FigureOptions& options) {
       drawing.title = fmt::format("{}, {}", runs[0].class_name(j), runs[r].label);
       drawing.class_names = runs[r].run.class_names;
       drawing.width = 560;
-      drawing.legend = j == 0;
+      drawing.legend = drawings.empty();
       if (images == 0) {
-        drawing.subtitle = "no image was taken for this class";
+        drawing.subtitle = "no image was predicted as this class";
         drawings.push_back(draw_tree(parse_tree(average[r].of_all(), {}), drawing));
         continue;
       }

@@ -64,6 +64,17 @@ TEST(Chart, DrawsBarsLinesAndTheirNames) {
   EXPECT_THAT(lines, Not(HasSubstr("nan")));
 }
 
+TEST(Chart, LargeTicksAreShortAndAlike) {
+  Chart chart;
+  chart.y = {.log = true, .low = 0.7};
+  chart.categories = {"a"};
+  chart.bars = {{"", {2e6}}};
+  const std::string svg = draw_chart(chart).str("bars");
+  for (const char* tick : {">1<", ">1000<", ">10k<", ">100k<", ">1M<"})
+    EXPECT_THAT(svg, HasSubstr(tick));
+  EXPECT_THAT(svg, Not(HasSubstr("e+0")));
+}
+
 TEST(Chart, SurvivesNoDataAndOnePoint) {
   for (const bool log : {false, true}) {
     Chart chart;
@@ -125,6 +136,29 @@ TEST_F(Figures, RunsStandSideBySide) {
     EXPECT_THAT(csv, HasSubstr("layered")) << name;
     EXPECT_THAT(csv, HasSubstr("other")) << name;
   }
+}
+
+TEST_F(Figures, ALegendStandsInAFigureOnce) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    int64_t times = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+      ++times;
+    return times;
+  };
+  const FigureOptions options = of({runs_.layered(), runs_.layered("other")});
+  const auto svg_of = [&](const char* name) {
+    return read_file(write_figure(name, options, runs_.folder() / "legends").svg);
+  };
+  for (const char* name : {"parse-trees-samples", "parse-trees-classes", "parse-trees-dataset"})
+    EXPECT_EQ(count(svg_of(name), ">edge: coupling<"), 1) << name;
+  EXPECT_EQ(count(svg_of("couplings"), ">other<"), 1);
+}
+
+TEST_F(Figures, OneCapsuleIsNotSeveral) {
+  FigureOptions options = of({runs_.layered()});
+  options.tree.threshold = 1;  // only the class is left
+  const std::string svg = read_file(write_figure("parse-tree", options, runs_.folder().path()).svg);
+  EXPECT_THAT(svg, HasSubstr(": 1 capsule, 0 connections<"));
 }
 
 TEST_F(Figures, RunsOfOtherClassesAreNotComparedClassByClass) {

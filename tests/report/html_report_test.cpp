@@ -399,6 +399,9 @@ TEST_F(HtmlReport, RunsWithOtherImageSizesHaveTheirOwnImages) {
   EXPECT_EQ(report["datasets"][0]["images"]["shape"][3], 20);
   EXPECT_EQ(report["datasets"][1]["images"]["shape"][3], 32);
   EXPECT_EQ(report["runs"][2]["dataset"], 0) << "the same images are shared";
+  const json& names = report["datasets"][0]["names"];
+  ASSERT_EQ(names.size(), report["datasets"][0]["labels"].size());
+  EXPECT_THAT(names[0].get<std::string>(), ::testing::EndsWith(".png"));
 }
 
 TEST_F(HtmlReport, NothingIsLeftBehindWhereARunIsMissing) {

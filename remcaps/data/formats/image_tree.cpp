@@ -150,6 +150,7 @@ Dataset decode_images(const std::vector<LabelledImage>& list, const PictureShape
   if (n == 0) return dataset;
   dataset.images = torch::empty({n, shape.channels, shape.height, shape.width}, torch::kUInt8);
   dataset.labels = torch::empty({n}, torch::kInt64);
+  for (const LabelledImage& image : list) dataset.names.push_back(image.path.filename().string());
   auto* images = dataset.images.data_ptr<uint8_t>();
   auto* labels = dataset.labels.data_ptr<int64_t>();
   for_each_picture(list, [&](size_t i) {
