@@ -21,7 +21,7 @@ struct CouplingsCommand {
   bool all = false;
 };
 
-// Collects batches of a tensor into one of the whole split, allocated once.
+// Collects batches into one tensor for the whole split, which is allocated once.
 class Stack {
  public:
   explicit Stack(int64_t images) : images_(images) {}
@@ -51,7 +51,7 @@ Tensor column(const Tensor& coupling, const Tensor& predicted) {
   return coupling.gather(2, parent).squeeze(2);
 }
 
-// One batch with and without quantization. Columns are those of the quantized prediction in both.
+// One batch with and without quantization. Both use the column of the quantized prediction.
 void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch,
                const Forward& plain, const Forward& quantized, const Quantizers& quantizers) {
   const Tensor predicted = quantized.activations.argmax(1);

@@ -29,7 +29,7 @@ struct Result {
   Sparsity sparsity;
 };
 
-// K per layer, found on the validation split.
+// K of each layer, chosen on the validation split.
 std::vector<int64_t> found_levels(const EntropyCommand& command, const LoadedRun& run,
                                   const DataSplits& data) {
   const BatchSource validation = run.source(data, "validation");

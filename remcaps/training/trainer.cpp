@@ -214,10 +214,9 @@ void Trainer::stop_not_finite(int64_t position) {
   const std::string where =
       find_nonfinite(*model_, batch, [&] { step_->make_gradients(batch, progress_.epoch); });
   fail(
-      "loss is not finite at step {} (epoch {}); first not finite: {}; last good checkpoint: {} "
+      "loss is not finite at epoch {}, step {}; first not finite: {}; last good checkpoint: {} "
       "({})",
-      progress_.step - progress_.position + position, progress_.epoch + 1, where,
-      folder_.state().string(), last_saved_);
+      progress_.epoch + 1, position + 1, where, folder_.state().string(), last_saved_);
 }
 
 void Trainer::stop_if_interrupted() {
@@ -321,10 +320,11 @@ void Trainer::validate(EpochRecord& record) {
   if (!std::isfinite(result.batch_mean_loss)) {
     const Batch batch = validation_->evaluation_batch(0, options.batch);
     fail(
-        "validation loss is not finite after epoch {} (step {}); first not finite: {}; last good "
-        "checkpoint: {} ({})",
-        progress_.epoch + 1, progress_.step, find_nonfinite(*model_, batch, [] {}),
-        folder_.state().string(), last_saved_);
+        "validation loss is not finite after epoch {}; first not finite: {}; last good checkpoint: "
+        "{} "
+        "({})",
+        progress_.epoch + 1, find_nonfinite(*model_, batch, [] {}), folder_.state().string(),
+        last_saved_);
   }
   record.validation_loss = result.batch_mean_loss;
   record.validation_accuracy = progress_.validation_accuracy = result.accuracy;
