@@ -196,7 +196,7 @@ export function treePicture(tree: Tree, threshold: Threshold, classes: string[])
     );
     return box;
   }
-  // Large layers can only be the lowest one drawn: what lies below them is left out.
+  // A large layer is the lowest one drawn: layers below it are left out.
   const large = tree.levels.findLastIndex((level) => level.layer.info.children > MOST_NODES);
   const small = tree.levels.slice(large + 1);
   const counts = tree.levels.map(
