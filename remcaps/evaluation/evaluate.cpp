@@ -9,10 +9,10 @@
 namespace remcaps {
 namespace {
 
-// Batches of a recorded pass under way at a time. Each more costs a batch's activations.
-constexpr int64_t kRecordedLanes = 2;
+// Batches of a recorded pass that run at a time. Each needs memory for its activations.
+constexpr int64_t kRecordedStreams = 2;
 
-// Puts a network into evaluation mode, and back.
+// Puts a network into evaluation mode, and back into its former mode at the end.
 class EvaluationMode {
  public:
   explicit EvaluationMode(CapsNet& model) : model_(model), was_training_(model.is_training()) {
@@ -29,14 +29,14 @@ class EvaluationMode {
   bool was_training_;
 };
 
-// Calls `body(batch, forward, index)` for every batch, in order; batch `index` runs in lane
-// `index % lanes`.
+// Calls `body(batch, forward, index)` for every batch, in order; batch `index` runs on stream
+// `index % streams`.
 template <typename Body>
 void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
-                    const ForwardOptions& forward_options, int64_t lanes, const Body& body) {
+                    const ForwardOptions& forward_options, int64_t streams, const Body& body) {
   torch::NoGradGuard no_grad;
   EvaluationMode mode(model);
-  Lanes side_by_side(source.device(), lanes);
+  ParallelStreams side_by_side(source.device(), streams);
   const auto run = [&](int64_t index) {
     const Batch batch = source.evaluation_batch(index * options.batch, options.batch);
     mark(options.clock, "batch");
@@ -60,7 +60,7 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
     mark(options.clock, "sums");
   };
   for (int64_t index = 0; index < source.batches(options.batch); ++index)
-    side_by_side.on(index % lanes, [&run, index] { run(index); });
+    side_by_side.on(index % streams, [&run, index] { run(index); });
   side_by_side.join();
 }
 
@@ -72,7 +72,7 @@ void add_batches(CapsNet& model, const BatchSource& source, const EvaluateOption
   ForwardOptions forward_options = options.forward;
   forward_options.reconstruct = forward_options.reconstruct || reconstruct;
   for_each_batch(
-      model, source, options, forward_options, sums.lanes(),
+      model, source, options, forward_options, sums.streams(),
       [&](const Batch& batch, const Forward& forward, int64_t index) {
         Tensor loss =
             margin_loss(forward.activations, batch.labels, options.margin, options.kernels);
@@ -80,7 +80,7 @@ void add_batches(CapsNet& model, const BatchSource& source, const EvaluateOption
           loss = loss +
                  options.reconstruction *
                      reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);
-        Tensor batch_loss = sums.losses[index], confusion = sums.confusion[index % sums.lanes()];
+        Tensor batch_loss = sums.losses[index], confusion = sums.confusion[index % sums.streams()];
         if (options.kernels == KernelPath::kFused && has_fused_sums(loss, forward.activations)) {
           add_to_fused_evaluation(loss, forward.activations, batch.labels, batch_loss, confusion);
         } else {
@@ -97,7 +97,7 @@ struct MeanLosses {
   double images = 0, batches = 0;  // Evaluation's loss and batch_mean_loss
 };
 
-// Of the losses (float32 [batches]) of batches of `batch` images, the last of which may have fewer.
+// losses: float32 [batches]. Every batch has `batch` images; the last may have fewer.
 MeanLosses mean_losses(const Tensor& losses, const BatchSource& source, int64_t batch) {
   const Tensor on_host = losses.cpu();
   const auto loss = on_host.accessor<float, 1>();
@@ -135,15 +135,15 @@ EvaluateOptions evaluation_options(const Recipe& recipe, int64_t epoch, torch::D
   return options;
 }
 
-EvaluationSums EvaluationSums::zeros(int64_t batches, int64_t lanes, int64_t classes,
+EvaluationSums EvaluationSums::zeros(int64_t batches, int64_t streams, int64_t classes,
                                      torch::Device device) {
   const auto options = torch::TensorOptions().device(device);
   return {torch::zeros({batches}, options.dtype(torch::kFloat32)),
-          torch::zeros({lanes, classes * classes}, options.dtype(torch::kInt64))};
+          torch::zeros({streams, classes * classes}, options.dtype(torch::kInt64))};
 }
 
 Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
-  const EvaluationSums sums = EvaluationSums::zeros(source.batches(options.batch), /*lanes=*/1,
+  const EvaluationSums sums = EvaluationSums::zeros(source.batches(options.batch), /*streams=*/1,
                                                     model.classes(), source.device());
   add_batches(model, source, options, sums);
   return read_back(sums, source, options.batch, model.classes());
@@ -154,7 +154,7 @@ EvaluationPass::EvaluationPass(CapsNet& model, const BatchSource& source,
     : model_(model),
       source_(source),
       records_(record && has_device_graphs(source.device()) && source.stays_on_device()),
-      sums_(EvaluationSums::zeros(source.batches(options.batch), records_ ? kRecordedLanes : 1,
+      sums_(EvaluationSums::zeros(source.batches(options.batch), records_ ? kRecordedStreams : 1,
                                   model.classes(), source.device())),
       graph_(source.device()) {
   options_.batch = options.batch;
@@ -176,7 +176,7 @@ double EvaluationPass::loss() {
 
 void EvaluationPass::pass() {
   if (records_ && !graph_.recorded()) {
-    work();  // what is recorded must have run before
+    work();  // work must have run once before it is recorded
     records_ = graph_.try_record("a pass", [this] { work(); });
   }
   records_ ? graph_.replay() : work();
@@ -199,10 +199,12 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
   Tensor losses =
       torch::zeros({source.batches(options.batch)},
                    torch::TensorOptions().device(source.device()).dtype(torch::kFloat32));
-  for_each_batch(model, source, options, ForwardOptions{}, /*lanes=*/1,
+  for_each_batch(model, source, options, ForwardOptions{}, /*streams=*/1,
                  [&](const Batch& batch, const Forward& forward, int64_t index) {
                    losses[index].copy_(margin_loss(forward.activations, batch.labels,
                                                    options.margin, options.kernels));
+                   if (options.on_progress)
+                     options.on_progress(index * options.batch + batch.labels.size(0));
                  });
   return mean_losses(losses, source, options.batch).images;
 }

@@ -11,7 +11,7 @@
 namespace remcaps {
 namespace {
 
-// "max" (no limit) and missing files give nothing.
+// Nothing for a missing file and for "max" (no limit).
 std::optional<int64_t> read_number(const std::string& path) {
   std::ifstream in(path);
   int64_t value = 0;
@@ -89,7 +89,7 @@ std::string check_memory(const CapsNet& model, const Recipe& recipe, torch::Devi
       human_bytes(static_cast<double>(available)), device.str());
   check(fused && estimate.fused() <= available, "{}; choose a smaller train.batch{}", message,
         fused ? "" : " or kernels: fused");
-  return message + "; it fits only where fused kernels keep no votes";
+  return message + "; it fits only if fused kernels keep no votes";
 }
 
 }  // namespace remcaps

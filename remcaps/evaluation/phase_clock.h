@@ -12,8 +12,8 @@
 
 namespace remcaps {
 
-/// Adds up the time between its marks under the phases' names. On a GPU every mark waits for the
-/// device: what runs under a clock is slower as a whole.
+/// Adds up the time between marks by the names of phases. On a GPU every mark waits for the device,
+/// so the whole work becomes slower.
 class PhaseClock {
  public:
   explicit PhaseClock(torch::Device device) : device_(device), last_(now()) {}
@@ -33,7 +33,7 @@ class PhaseClock {
       found->second += seconds;
   }
 
-  /// Seconds of every phase, in the order they first came.
+  /// The seconds of every phase, in the order of their first marks.
   const std::vector<std::pair<std::string, double>>& phases() const { return phases_; }
 
  private:
@@ -49,7 +49,7 @@ class PhaseClock {
   std::vector<std::pair<std::string, double>> phases_;
 };
 
-/// Marks where there is a clock.
+/// Marks a phase if there is a clock.
 inline void mark(PhaseClock* clock, const char* phase) {
   if (clock != nullptr) clock->mark(phase);
 }

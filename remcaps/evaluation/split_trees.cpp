@@ -120,4 +120,33 @@ void add_parse_trees(nlohmann::json& json, const ParseTreeReport& report) {
   }
 }
 
+int64_t save_dictionary(const std::filesystem::path& path, const ParseTreeReport& report,
+                        const Quantizer& quantizer, Metadata metadata) {
+  std::vector<uint8_t> keys;
+  std::vector<int64_t> counts, classes;
+  int64_t children = 0, without_levels = 0;
+  for (size_t k = 0; k < report.most_frequent.size(); ++k) {
+    for (const FrequentTree& tree : report.most_frequent[k]) {
+      if (tree.levels.empty()) {  // known by its hash only
+        ++without_levels;
+        continue;
+      }
+      children = static_cast<int64_t>(tree.levels.size());
+      keys.insert(keys.end(), tree.levels.begin(), tree.levels.end());
+      counts.push_back(tree.count);
+      classes.push_back(static_cast<int64_t>(k));
+    }
+  }
+  const int64_t trees = static_cast<int64_t>(counts.size());
+  metadata["layer"] = report.last().layer;
+  metadata["keys_without_levels"] = std::to_string(without_levels);
+  save_safetensors(path,
+                   {{"keys", torch::tensor(keys, torch::kUInt8).view({trees, children})},
+                    {"counts", torch::tensor(counts, torch::kLong)},
+                    {"classes", torch::tensor(classes, torch::kLong)},
+                    {"levels", torch::tensor(quantizer.centres())}},
+                   metadata);
+  return trees;
+}
+
 }  // namespace remcaps

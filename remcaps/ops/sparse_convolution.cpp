@@ -8,7 +8,6 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/parallel.h"
 #include "remcaps/kernels/convolution/sparse_convolution.h"
-#include "remcaps/kernels/routing/layout_cpu.h"
 #include "remcaps/kernels/simd/buffer.h"
 
 namespace remcaps {

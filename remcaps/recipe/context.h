@@ -1,4 +1,4 @@
-// What a network must know of the data it is built for.
+// The context of a recipe's network: input shape, classes and normalisation.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace remcaps {
 
-/// From the data themselves.
+/// From the loaded data.
 ModelContext model_context(const Recipe& recipe, const DataSplits& data);
 
-/// Without reading any data, where the recipe's data set always has the same images and classes;
-/// nothing for folders of images.
+/// Without reading data, if the recipe's data set always has the same image shape and classes.
+/// Nothing for folders of images.
 std::optional<ModelContext> known_context(const Recipe& recipe);
 
 }  // namespace remcaps

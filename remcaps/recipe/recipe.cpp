@@ -21,6 +21,12 @@ namespace {
 constexpr int64_t kMany = std::numeric_limits<int64_t>::max();
 constexpr double kHuge = 1e9;
 
+const RenamedKeys& renamed_keys() {
+  static const RenamedKeys keys = {{"pruning", "twt", "tolerance"},
+                                   {"pruning", "pwe", "patience_epochs"}};
+  return keys;
+}
+
 void bind(ConfigSection& section, LossOptions& options) {
   section.key("m_plus", options.m_plus, {0.0, 1.0});
   section.key("m_minus", options.m_minus, {0.0, 1.0});
@@ -74,13 +80,13 @@ void bind_section(ConfigSection& root, const std::string& name, Options& options
   root.adopt(name, section);
 }
 
-// One walk over all sections serves reading (from `node`) and writing (the resolved result).
+// Reads all sections from `node`. Returns the resolved recipe, which is how recipes are written.
 YAML::Node bind_recipe(Recipe& recipe, const YAML::Node& node) {
   ConfigSection root(node, recipe.name);
   root.key("about", recipe.about);
   bind_section(root, "dataset", recipe.dataset);
 
-  // The network checks its own keys when it is made, so only the name is read here.
+  // Only the name is read here. The network checks its own keys when it is made.
   const YAML::Node& read_only = node;
   const YAML::Node given = read_only["model"];
   ConfigSection model = root.section("model");
@@ -108,7 +114,7 @@ YAML::Node bind_recipe(Recipe& recipe, const YAML::Node& node) {
   return resolved;
 }
 
-// base.yaml and what else lies directly in a recipe folder are parts to include, not recipes.
+// base.yaml and other files directly in a recipe folder are parts to include, not recipes.
 bool is_recipe(const fs::path& relative) {
   return relative.extension() == ".yaml" && relative.has_parent_path();
 }
@@ -163,8 +169,8 @@ YAML::Node Recipe::to_yaml() const {
   YAML::Node given(YAML::NodeType::Map);
   given["model"] = YAML::Clone(model_options);
   given["pruning"] = YAML::Clone(pruning);
-  // bind() starts the augmentation from the data set's defaults: what this recipe ended with must
-  // therefore be given as keys.
+  // bind() starts from the data set's default augmentation, so the values of this recipe must be
+  // given as keys.
   ConfigSection augment(YAML::Node(), name);
   remcaps::bind(augment, copy.dataset.augment);
   given["dataset"]["name"] = dataset.name;
@@ -208,23 +214,33 @@ fs::path find_recipe(const std::string& name_or_path) {
                                                : fmt::format("; did you mean {}?", nearest)));
 }
 
+std::string current_key(const std::string& path) {
+  for (const RenamedKey& key : renamed_keys())
+    if (path == key.section + "." + key.old_name) return key.section + "." + key.new_name;
+  return path;
+}
+
 Recipe parse_recipe(const YAML::Node& node, const std::string& name) {
   Recipe recipe;
   recipe.name = name;
-  bind_recipe(recipe, node);
+  YAML::Node current = YAML::Clone(node);
+  rename_keys(current, renamed_keys(), name);
+  bind_recipe(recipe, current);
   return recipe;
 }
 
 Recipe load_recipe(const std::string& name_or_path, const std::vector<std::string>& overrides) {
   const fs::path path = find_recipe(name_or_path);
-  YAML::Node node = load_yaml_with_includes(path.string());
-  for (const auto& assignment : overrides) set_yaml_path(node, assignment);
-  return parse_recipe(node, name_of(path));
+  const YAML::Node node = load_yaml_with_includes(path.string(), renamed_keys());
+  YAML::Node given(YAML::NodeType::Map);
+  for (const auto& assignment : overrides) set_yaml_path(given, assignment);
+  rename_keys(given, renamed_keys(), "--set");
+  return parse_recipe(merge_yaml(node, given), name_of(path));
 }
 
 std::shared_ptr<CapsNet> build_model(Recipe& recipe, ModelContext context) {
   context.kernels = recipe.kernel_path();
-  // The only use of a stateful generator: everything random after this is counter-based.
+  // The only use of a generator with a state. All later random numbers are counter-based.
   torch::manual_seed(static_cast<uint64_t>(recipe.train.seed));
   ConfigSection section(YAML::Clone(recipe.model_options), recipe.name, "model");
   auto model = make_network(recipe.model, context, section);

@@ -15,7 +15,7 @@ fs::path program_folder() {
   return error ? fs::path() : program.parent_path();
 }
 
-// Of a program that lies where it was built, in build/<preset>.
+// The checkout, if the program is in its build/<preset>.
 fs::path checkout_of(const fs::path& program_folder) {
   const fs::path checkout = program_folder.parent_path().parent_path();
   std::error_code error;

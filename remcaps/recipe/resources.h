@@ -1,4 +1,4 @@
-// Where the files that come with the program are: recipes and trained networks.
+// The folders of the files that come with the program: recipes and trained networks.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace remcaps {
 
-/// Places to look for "recipes" or "models", best first: $REMCAPS_RECIPES or $REMCAPS_MODELS,
-/// ./recipes, recipes/ of the checkout that the program was built in, and
-/// <prefix>/share/remcaps/recipes of an installed program.
+/// Where to look for `kind`, "recipes" or "models", in this order: $REMCAPS_RECIPES, ./recipes,
+/// recipes/ of the checkout in which the program was built, and <prefix>/share/remcaps/recipes of
+/// an installed program.
 std::vector<std::filesystem::path> resource_folders(const std::string& kind);
 
 }  // namespace remcaps

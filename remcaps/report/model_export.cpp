@@ -13,6 +13,7 @@
 #include "remcaps/data/descriptor.h"
 #include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/pruning/sparsity.h"
 #include "remcaps/runs/zoo.h"
 
 namespace remcaps {

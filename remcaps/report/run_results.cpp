@@ -50,6 +50,16 @@ void check_kinds(const json& part, const fs::path& file) {
   for (const char* key : {"options", "changed"}) expect(key, texts, "texts by name");
 }
 
+// Summaries of an older program have some options under their old names.
+void use_current_keys(json& summary) {
+  for (const char* part : {"options", "changed"}) {
+    if (!summary.contains(part)) continue;
+    json renamed = json::object();
+    for (const auto& [key, value] : summary.at(part).items()) renamed[current_key(key)] = value;
+    summary[part] = std::move(renamed);
+  }
+}
+
 RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
@@ -63,6 +73,7 @@ RunResult read_summary(const fs::path& file) {
     fail("{}: not a run's summary (no recipe, no seed)", file.string());
   }
   check_kinds(result.summary, file);
+  use_current_keys(result.summary);
   const auto splits = result.summary.find("splits");
   if (splits != result.summary.end() && splits->is_object())
     for (const auto& [name, part] : splits->items()) check_kinds(part, file);

@@ -84,7 +84,8 @@ EvaluateOptions LoadedRun::evaluation() const {
 torch::Tensor LoadedRun::read_input(const fs::path& image, bool invert) const {
   const ImageShape input = model->input();
   AugmentOptions augment = recipe.dataset.augment;
-  // A centre crop after a resize (smallNORB) is kept; everything else ends at the input's own size.
+  // Only a centre crop after a resize (smallNORB) is kept. All other pictures are resized to the
+  // input's size.
   const bool crops = augment.crop > 0 && augment.resize > 0;
   const int64_t height = crops ? augment.resize : input.height;
   const int64_t width = crops ? augment.resize : input.width;

@@ -16,7 +16,7 @@
 namespace remcaps {
 namespace {
 
-// Eight digits hold a float; more would only show noise.
+// Eight digits are enough for a float.
 std::string cell(double value) {
   return fmt::format("{:.8g}", value);
 }
@@ -86,9 +86,9 @@ void MetricsFile::append(const EpochRecord& record) {
   const std::string text = row(record);
   const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   check(fd >= 0, "{}: cannot append: {}", path_.string(), std::strerror(errno));
-  // One write() of one short row: a reader never sees half of it.
+  // One write() of one short row, so that a reader never sees half of it.
   const ssize_t written = ::write(fd, text.data(), text.size());
-  const int error = written < 0 ? errno : ENOSPC;  // a row that is cut short says no reason
+  const int error = written < 0 ? errno : ENOSPC;  // a short write gives no reason
   const bool whole = written == static_cast<ssize_t>(text.size());
   const int flush_error = whole && ::fsync(fd) != 0 ? errno : 0;
   ::close(fd);

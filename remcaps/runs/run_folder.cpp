@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,7 +33,7 @@ RunFolder RunFolder::create(const fs::path& parent, int64_t seed) {
   for (int64_t k = 1;; ++k) {
     const fs::path path = name(parent, seed, k);
     std::error_code error;
-    // Creating is the claim: of two programs that try at once only one succeeds.
+    // If two programs try at once, only one of them creates the folder.
     if (fs::create_directory(path, error)) return RunFolder(path);
     check(!error || fs::exists(path), "{}: cannot create the run folder: {}", path.string(),
           error.message());
@@ -76,18 +77,32 @@ fs::path default_runs_folder(const Recipe& recipe) {
   return "runs" / folder_of_recipe(recipe);
 }
 
-RunLock::RunLock(const RunFolder& folder) {
-  // The folder itself is locked, so no lock file is left behind.
-  fd_ = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check(fd_ >= 0, "{}: cannot open: {}", folder.path().string(), std::strerror(errno));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+RunLock::RunLock(const RunFolder& folder) : path_(folder.path() / ".lock") {
+  do {
+    // Over NFS an exclusive lock needs a file that is open for writing.
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    check(fd_ >= 0, "{}: cannot open: {}", path_.string(), std::strerror(errno));
+    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) continue;
+    const int error = errno;
     ::close(fd_);
-    fail("{}: another process is training in this folder", folder.path().string());
-  }
+    check(error != EWOULDBLOCK, "{}: another process is training this run", folder.path().string());
+    fail("{}: cannot lock: {}", path_.string(), std::strerror(error));
+  } while (!is_current());
 }
 
 RunLock::~RunLock() {
+  ::unlink(path_.c_str());  // before the lock is released: nobody else can hold this file
   ::close(fd_);
+}
+
+bool RunLock::is_current() {
+  struct stat locked {
+  }, named{};
+  if (::fstat(fd_, &locked) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+      locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
+    return true;
+  ::close(fd_);
+  return false;
 }
 
 }  // namespace remcaps

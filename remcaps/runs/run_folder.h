@@ -1,12 +1,12 @@
-// The folder of a run: its files, its name, and the lock that keeps two trainings apart.
+// The folder of a run: its files, its name, and a lock against training it twice at a time.
 //
 //   recipe.yaml          the resolved recipe
 //   run.json             where the data were found, device, versions
 //   metrics.csv          one row per epoch
 //   best.safetensors     weights and buffers at the lowest validation loss
 //   last.safetensors     weights and buffers after the last epoch
-//   epoch-NNNN.safetensors   epochs the recipe's metrics.keep_epochs names
-//   state.safetensors    everything an exact resume needs
+//   epoch-NNNN.safetensors   weights of the epochs in metrics.keep_epochs
+//   state.safetensors    everything that an exact resume needs
 //   summary.json         written when the run ends by itself
 #pragma once
 
@@ -19,14 +19,14 @@ namespace remcaps {
 
 class RunFolder {
  public:
-  /// An existing run. Error where the folder is none.
+  /// An existing run. Error if the folder is not a run's.
   static RunFolder open(const std::filesystem::path& path);
 
-  /// A fresh folder parent/seed-<seed>, or seed-<seed>-2, -3, ... where that name is taken: an
-  /// existing run is never overwritten.
+  /// A new folder parent/seed-<seed>, or seed-<seed>-2, -3, ... if that exists. An existing run is
+  /// never overwritten.
   static RunFolder create(const std::filesystem::path& parent, int64_t seed);
 
-  /// parent/seed-<seed>, and from the second on seed-<seed>-<k>.
+  /// parent/seed-<seed> for k = 1, otherwise parent/seed-<seed>-<k>.
   static std::filesystem::path name(const std::filesystem::path& parent, int64_t seed, int64_t k);
 
   const std::filesystem::path& path() const { return path_; }
@@ -39,7 +39,7 @@ class RunFolder {
   std::filesystem::path summary() const { return path_ / "summary.json"; }
   std::filesystem::path epoch(int64_t epoch) const;
 
-  /// Removes what a killed process left half-written.
+  /// Removes the temporary files that a killed process left.
   void remove_leftovers() const;
 
  private:
@@ -50,15 +50,14 @@ class RunFolder {
 /// The resolved recipe of an existing run.
 Recipe read_run_recipe(const RunFolder& folder);
 
-/// <data set>/<recipe's own name>: where files about a recipe's networks are kept apart from
-/// others'.
+/// <data set>/<last part of the recipe's name>: the sub-folder for files about a recipe's networks.
 std::filesystem::path folder_of_recipe(const Recipe& recipe);
 
-/// runs/<data set>/<recipe's own name>: where a recipe's runs go unless the user says otherwise.
+/// runs/<data set>/<last part of the recipe's name>: the default folder of a recipe's runs.
 std::filesystem::path default_runs_folder(const Recipe& recipe);
 
-/// Held while a process trains in a folder; gone with the process, however it ends. Error where
-/// another process holds it.
+/// A lock on the file .lock in a run folder. A process holds it while it trains the run; it ends
+/// with the process, even if the process is killed. Error if another process holds it.
 class RunLock {
  public:
   explicit RunLock(const RunFolder& folder);
@@ -67,6 +66,10 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
  private:
+  /// False, with the file closed, if the process that held the lock before has removed the file.
+  bool is_current();
+
+  std::filesystem::path path_;
   int fd_;
 };
 

@@ -48,7 +48,7 @@ void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& s
   for (const auto& [name, tensor] : tensors)
     check(wanted.count(name) != 0, "{}: {} is no tensor of {}{}", source, name, model.name(),
           suggestion(name, names));
-  // Everything is checked before anything is copied: a bad file leaves the network as it was.
+  // All tensors are checked before any is copied, so that a bad file does not change the network.
   for (auto& [name, target] : wanted) {
     const auto found = tensors.find(name);
     check(found != tensors.end(), "{}: tensor {} of {} is missing", source, name, model.name());

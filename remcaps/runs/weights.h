@@ -11,14 +11,14 @@
 
 namespace remcaps {
 
-/// Parameters and buffers by name: what a weights file holds.
+/// The parameters and buffers of a network by name: the tensors of a weights file.
 TensorMap weights_of(const CapsNet& model);
 
-/// Copies tensors into a network. Error, naming `source`: a tensor that is missing, left over, of
-/// another shape, or not finite.
+/// Copies tensors into a network. Error, naming `source`, if a tensor is missing, unknown, has
+/// another shape or is not finite. The network does not change then.
 void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source);
 
-/// What a weights file says of itself besides its tensors: enough to use it without its run folder.
+/// The metadata of a weights file: enough to use it without its run folder.
 struct WeightsInfo {
   Recipe recipe;
   ModelContext context;  ///< input shape, classes, normalisation
@@ -26,14 +26,14 @@ struct WeightsInfo {
   int64_t epoch = 0;
 };
 
-/// Writes weights atomically, with `info` as metadata.
+/// Writes a network's weights atomically, with `info` as metadata.
 void save_weights(const std::filesystem::path& path, const CapsNet& model, const WeightsInfo& info);
 
-/// The same for weights that are packed already; `card` is JSON that says how good they are.
+/// The same for packed weights. `card` is JSON with their accuracy and other results.
 void save_packed_weights(const std::filesystem::path& path, const PackedTensors& weights,
                          const WeightsInfo& info, const std::string& card);
 
-/// Error where the file is no weights file of this program.
+/// Error if the file is not a weights file of this program.
 WeightsInfo read_weights_info(const SafetensorsFile& file);
 
 }  // namespace remcaps

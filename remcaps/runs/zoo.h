@@ -1,4 +1,4 @@
-// The trained networks that come with the program, by name.
+// The trained networks that come with the program (the zoo).
 #pragma once
 
 #include <filesystem>
@@ -8,15 +8,15 @@
 
 namespace remcaps {
 
-/// Whether a run is named as one of the zoo: "zoo:fashion-mnist/dr-capsnet-rem".
+/// Whether a text is a name of the zoo: "zoo:fashion-mnist/dr-capsnet-rem".
 bool is_zoo_name(const std::string& run);
 
-/// The weights file of such a name, looked for in the resource folders "models" (resources.h).
-/// UsageError suggests the nearest.
+/// The weights file of such a name, found in resource_folders("models"). UsageError suggests the
+/// nearest name.
 std::filesystem::path find_in_zoo(const std::string& run);
 
-/// The name by which find_in_zoo() finds a file, "zoo:fashion-mnist/dr-capsnet-rem"; nothing where
-/// it lies in no resource folder "models".
+/// The name under which find_in_zoo() finds a file. Nothing if the file is in none of these
+/// folders.
 std::optional<std::string> zoo_name_of(const std::filesystem::path& file);
 
 /// All names, without "zoo:", sorted.

@@ -11,14 +11,14 @@
 
 namespace remcaps {
 
-/// Where a run stands.
+/// How far a run has come.
 struct RunProgress {
-  int64_t epoch = 0;     ///< in progress, from 0
-  int64_t position = 0;  ///< steps of it that are done
+  int64_t epoch = 0;     ///< the current one, from 0
+  int64_t position = 0;  ///< steps of the current epoch that are done
   int64_t step = 0;      ///< steps since the run began
   double best_loss = std::numeric_limits<double>::infinity();
   int64_t best_epoch = -1;
-  double validation_accuracy = 0;  ///< of the last epoch that is over
+  double validation_accuracy = 0;  ///< of the last complete epoch
   double seconds = 0;              ///< of training, over all resumes
 };
 
@@ -27,7 +27,7 @@ struct RunProgress {
 void save_state(const std::filesystem::path& path, const CapsNet& model, const Adam& adam,
                 const Pruner& pruner, const RunProgress& progress, const EpochSums& sums);
 
-/// The reverse; everything must fit.
+/// Restores everything. Error if something does not fit.
 RunProgress load_state(const std::filesystem::path& path, CapsNet& model, Adam& adam,
                        Pruner& pruner, EpochSums& sums);
 

@@ -28,7 +28,7 @@ std::vector<int64_t> parse_seeds(const std::string& text) {
 
 std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                                    const fs::path& parent, const fs::path& data_root,
-                                   torch::Device device, TrainingHooks hooks) {
+                                   torch::Device device) {
   const RunFolder folder = RunFolder::create(parent, recipe.train.seed);
   try {
     const json info = {{"recipe", recipe.name},
@@ -38,7 +38,7 @@ std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                        {"torch", TORCH_VERSION}};
     write_atomically(folder.info(), json_text(info, 2) + "\n");
     write_atomically(folder.recipe(), recipe.to_text());
-    return std::make_unique<Trainer>(recipe, data, folder, device, std::move(hooks));
+    return std::make_unique<Trainer>(recipe, data, folder, device);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(folder.path(), ignored);

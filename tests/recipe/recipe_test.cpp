@@ -71,10 +71,38 @@ TEST(Recipe, OverridesWinOverTheFileAndItsIncludes) {
   EXPECT_EQ(recipe.train.epochs, 11);
 }
 
+TEST(Recipe, OldNamesOfKeysAreReadAndNewOnesWritten) {
+  const std::string text =
+      tiny_recipe("{pruning: {strategy: lobster, twt: 0.3, pwe: 4}}").to_text();
+  EXPECT_THAT(text, HasSubstr("tolerance: 0.3"));
+  EXPECT_THAT(text, HasSubstr("patience_epochs: 4"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("twt")));
+  EXPECT_EQ(current_key("pruning.twt"), "pruning.tolerance");
+  EXPECT_EQ(current_key("train.lr"), "train.lr");
+}
+
+TEST(Recipe, OldNamesOverrideNewOnesOfAnIncludedFile) {
+  const TemporaryFolder folder;
+  write_atomically(folder / "rem.yaml", "pruning: {strategy: lobster, tolerance: 0.1}\n");
+  write_atomically(folder / "old.yaml", "include: rem.yaml\npruning: {twt: 0.2}\n");
+  const auto tolerance = [&](const std::vector<std::string>& overrides) {
+    return load_recipe((folder / "old.yaml").string(), overrides).pruning["tolerance"].as<double>();
+  };
+  EXPECT_EQ(tolerance({}), 0.2);
+  EXPECT_EQ(tolerance({"pruning.twt=0.3"}), 0.3);
+  EXPECT_EQ(tolerance({"pruning.tolerance=0.4"}), 0.4);
+}
+
+TEST(Recipe, BothNamesOfAKeyAreAnError) {
+  EXPECT_THAT(
+      error_of([] { tiny_recipe("{pruning: {strategy: lobster, twt: 0.1, tolerance: 0.1}}"); }),
+      HasSubstr("pruning.twt is the old name of pruning.tolerance"));
+}
+
 TEST(Recipe, ResolvedTextReadsBackToTheSameText) {
   Recipe recipe = tiny_recipe(
       "{about: a test, dataset: {augment: {flip: true, contrast: [0.2, 1.8]}}, pruning: {strategy: "
-      "lobster, twt: 0.1}, train: {lr: 0.00037}, quantize: {levels: [11, 6]}, "
+      "lobster, tolerance: 0.1}, train: {lr: 0.00037}, quantize: {levels: [11, 6]}, "
       "metrics: {keep_epochs: [1, 5]}}");
   ModelContext context;
   build_model(recipe, context);

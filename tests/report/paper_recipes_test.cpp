@@ -46,8 +46,8 @@ TEST_F(PaperRecipes, RemDiffersFromItsOtherArmInPruningOnly) {
     EXPECT_EQ(pruning["strategy"].as<std::string>(), "lobster");
     EXPECT_EQ(pruning["lambda"].as<double>(), 1e-4);
     EXPECT_EQ(pruning["lambda_decay"].as<double>(), 0.99);
-    EXPECT_EQ(pruning["pwe"].as<int>(), -1);
-    EXPECT_EQ(pruning["twt"].as<double>(), 0);
+    EXPECT_EQ(pruning["patience_epochs"].as<int>(), -1);
+    EXPECT_EQ(pruning["tolerance"].as<double>(), 0);
     const bool deepcaps = name.find("deepcaps") != std::string::npos;
     EXPECT_EQ(pruning["exclude"].size(), deepcaps ? 2u : 1u);
     const bool slow_start = name.rfind("affnist", 0) == 0 || name.rfind("smallnorb", 0) == 0;

@@ -159,6 +159,16 @@ TEST_F(TableTest, OnlyRunsOfTheSameExperimentAreAveraged) {
                       line("longer")));
 }
 
+TEST_F(TableTest, OptionsUnderTheirOldNamesAreUnderstood) {
+  const json summary = {{"recipe", "mnist/dr-capsnet-rem"},
+                        {"seed", 42},
+                        {"options", {{"pruning.twt", "0.5"}, {"pruning.pwe", "-1"}}}};
+  make_folder(folder_ / "a");
+  write_atomically(folder_ / "a" / "summary.json", summary.dump());
+  EXPECT_EQ(results().at("mnist/dr-capsnet-rem")[0].changed(),
+            (OptionMap{{"pruning.tolerance", "0.5"}}));
+}
+
 TEST_F(TableTest, ARunThatIsNamedTwiceIsNotLeftOut) {
   add_run("mnist/dr-capsnet-rem", 42, 0.9, 0.9, {1}, 0, 10);
   EXPECT_THAT(find_results({folder_.path(), folder_ / "mnist"}).notes(), IsEmpty());

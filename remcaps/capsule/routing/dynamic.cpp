@@ -8,7 +8,7 @@ namespace {
 RoutingResult plain_dynamic_routing(const Tensor& children, const Tensor& weight,
                                     const Tensor& bias, const DynamicRouting& options,
                                     const RoutingRequest& request) {
-  check_iterated("dynamic", children, weight, bias, options.iterations);
+  check_routing_inputs("dynamic", children, weight, bias, options.iterations);
   const Tensor votes = make_votes(children, weight);  // û_ij, [B, I, J, Dout]
   // With the published gradient the early iterations see the votes as constants: W and u get only
   // c_ij dL/ds_j. The bias is not a constant in any iteration, so its gradient is exact.

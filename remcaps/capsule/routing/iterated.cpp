@@ -1,9 +1,5 @@
 #include "remcaps/capsule/routing/iterated.h"
 
-#include <fmt/ranges.h>
-
-#include "remcaps/base/error.h"
-
 namespace remcaps {
 
 std::optional<RoutingParameter> bias_parameter(BiasUse use, const RoutedLayer& layer) {
@@ -23,16 +19,6 @@ RoutingCost iterated_cost(const RoutedLayer& layer, int64_t iterations) {
 
 bool wants_full_gradient(RoutingGradient gradient) {
   return gradient == RoutingGradient::kFull && torch::GradMode::is_enabled();
-}
-
-void check_iterated(const char* algorithm, const Tensor& children, const Tensor& weight,
-                    const Tensor& bias, int64_t iterations) {
-  check_routing_shapes(algorithm, children, weight);
-  if (bias.defined())
-    check(bias.dim() == 2 && bias.size(0) == weight.size(1) && bias.size(1) == weight.size(2),
-          "{} routing: bias [{}]; expected [J, Dout] of weight [{}]", algorithm,
-          fmt::join(bias.sizes(), ", "), fmt::join(weight.sizes(), ", "));
-  check(iterations >= 1, "{} routing: {} iterations; expected at least 1", algorithm, iterations);
 }
 
 Tensor zero_logits(const Tensor& votes) {

@@ -30,10 +30,6 @@ RoutingCost iterated_cost(const RoutedLayer& layer, int64_t iterations);
 /// Whether a full gradient is asked for and autograd records one.
 bool wants_full_gradient(RoutingGradient gradient);
 
-/// Errors of the plain code. The fused kernels check their inputs themselves.
-void check_iterated(const char* algorithm, const Tensor& children, const Tensor& weight,
-                    const Tensor& bias, int64_t iterations);
-
 /// b_ij = 0, [B, I, J].
 Tensor zero_logits(const Tensor& votes);
 

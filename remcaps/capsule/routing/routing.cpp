@@ -1,6 +1,6 @@
 #include "remcaps/capsule/routing/routing.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <map>
 
@@ -96,13 +96,6 @@ Tensor quantized(const Tensor& coupling, const RoutingRequest& request) {
   if (!request.quantizer) return coupling;
   // The levels are float32.
   return request.quantizer->quantize(coupling).to(coupling.scalar_type());
-}
-
-void check_routing_shapes(const char* algorithm, const Tensor& children, const Tensor& weight) {
-  check(children.dim() == 3 && weight.dim() == 4 && children.size(1) == weight.size(0) &&
-            children.size(2) == weight.size(3),
-        "{} routing: children [{}] and weight [{}]; expected [B, I, Din] and [I, J, Dout, Din]",
-        algorithm, fmt::join(children.sizes(), ", "), fmt::join(weight.sizes(), ", "));
 }
 
 }  // namespace remcaps

@@ -146,7 +146,5 @@ Tensor make_votes(const Tensor& children, const Tensor& weight);
 Tensor weighted_sum(const Tensor& coupling, const Tensor& votes);
 /// The couplings rounded to the request's levels; unchanged if it has no quantizer.
 Tensor quantized(const Tensor& coupling, const RoutingRequest& request);
-/// Error if children and weight do not have the shapes above. `algorithm` is for the message.
-void check_routing_shapes(const char* algorithm, const Tensor& children, const Tensor& weight);
 
 }  // namespace remcaps

@@ -36,7 +36,7 @@ RoutingResult plain_scaled_distance_routing(const Tensor& children, const Tensor
                                             const Tensor& bias,
                                             const ScaledDistanceRouting& options,
                                             const RoutingRequest& request) {
-  check_iterated("scaled-distance", children, weight, bias, options.iterations);
+  check_routing_inputs("scaled-distance", children, weight, bias, options.iterations);
   const bool full = wants_full_gradient(options.gradient);
   const Tensor votes = clamp_votes(make_votes(children, weight), children);  // [B, I, J, Dout]
   Tensor logits = zero_logits(votes);                                        // [B, I, J]

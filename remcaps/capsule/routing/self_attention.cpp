@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/routing.h"
 
 namespace remcaps {
 namespace {
@@ -47,7 +48,7 @@ SelfAttentionRouting::operator RoutingPtr() const {
 RoutingResult self_attention_routing(const Tensor& children, const Tensor& weight,
                                      const Tensor& prior, const SelfAttentionRouting& options,
                                      const RoutingRequest& request) {
-  check_routing_shapes("self-attention", children, weight);
+  check_routing_inputs("self-attention", children, weight, /*bias=*/{}, /*iterations=*/1);
   check(prior.dim() == 2 && prior.size(0) == weight.size(0) && prior.size(1) == weight.size(1),
         "self-attention routing: prior [{}]; expected [I, J] of weight [{}]",
         fmt::join(prior.sizes(), ", "), fmt::join(weight.sizes(), ", "));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "remcaps/base/parallel.h"
-#include "remcaps/kernels/routing/layout_cpu.h"
+#include "remcaps/kernels/simd/buffer.h"
 
 namespace remcaps::kernels::cpu {
 namespace {

@@ -1,4 +1,4 @@
-// The list of all data sets. To add one: a file in sets/, and its name twice in this file.
+// The list of all data sets. To add one: a file in this folder, and its name twice below.
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/data/descriptor.h"
