@@ -33,12 +33,6 @@ void CouplingStatistics::add(const Forward& forward) {
       count_levels(level_indices(column, quantizer_), classes, class_count, quantizer_.levels());
 }
 
-std::vector<int64_t> CouplingStatistics::images_per_class() const {
-  if (!count_.defined()) return {};
-  const Tensor count = count_.cpu();
-  return {count.data_ptr<int64_t>(), count.data_ptr<int64_t>() + count.size(0)};
-}
-
 Tensor CouplingStatistics::mean_couplings() const {
   check(sum_.defined(), "coupling statistics of no images");
   return (sum_ / count_.unsqueeze(1)).cpu();

@@ -21,11 +21,11 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const std::file
                          const std::string& data_note = "",
                          const std::function<void(int64_t)>& on_progress = {});
 
-/// How good a network is on its test split, with the keys of `eval`: what a card says of it.
+/// The numbers of a card: the network's results on its test split, with the keys of `eval`.
 nlohmann::json measure_for_card(const LoadedRun& run, const BatchSource& test,
                                 const std::function<void(int64_t)>& on_progress = {});
 
-/// The numbers in an exported file's metadata. Error where it has none.
+/// The numbers in an exported file's metadata. Error if it has none.
 nlohmann::json read_card(const std::filesystem::path& weights);
 
 /// The card in Markdown of an exported file, as export_model() writes it beside the file.
