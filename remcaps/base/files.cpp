@@ -197,7 +197,8 @@ void append_to_file(const fs::path& path, std::string_view text) {
     [[maybe_unused]] const int refused = ::ftruncate(file.descriptor(), before.st_size);
     fail("{}: cannot append: {}", path.string(), std::strerror(error));
   }
-  flush_to_disk(file, path);
+  check(::fsync(file.descriptor()) == 0, "{}: cannot flush to disk: {}", path.string(),
+        std::strerror(errno));
 }
 
 std::string read_file(const fs::path& path) {

@@ -58,6 +58,8 @@ TEST(ParseTreesOfNetwork, DictionaryEqualsAPlainCountOfQuantizedColumns) {
   const ParseTreeReport report = measure_parse_trees(*model, source, quantizers, batches_of(16));
 
   const torch::NoGradGuard no_grad;
+  const Tensor edges = torch::tensor(quantizers[0]->edges(), torch::kDouble);
+  const Tensor inner_edges = edges.slice(0, 1, edges.size(0) - 1);
   std::vector<std::map<std::vector<int64_t>, int64_t>> dictionary(4);
   for (int64_t image = 0; image < source.size(); ++image) {
     ForwardOptions options;
@@ -66,7 +68,9 @@ TEST(ParseTreesOfNetwork, DictionaryEqualsAPlainCountOfQuantizedColumns) {
     const Forward forward = model->forward(source.evaluation_batch(image, 1).images, options);
     const int64_t j = forward.activations.argmax(1).item<int64_t>();
     const Tensor column = forward.routings.back().coupling[0].select(1, j);
-    const Tensor levels = quantizers[0]->dictionary_indices(column);
+    // The published dictionary's rule, edge[k] <= c < edge[k + 1], on the quantized couplings.
+    const Tensor levels = torch::bucketize(column.to(torch::kDouble), inner_edges,
+                                           /*out_int32=*/false, /*right=*/true);
     ++dictionary[j][{levels.data_ptr<int64_t>(), levels.data_ptr<int64_t>() + levels.numel()}];
   }
   int64_t distinct = 0;
