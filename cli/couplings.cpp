@@ -8,7 +8,8 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/ops/quantize.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps::cli {
 namespace {
@@ -58,7 +59,7 @@ void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch
   stack.add("predictions", predicted);
   stack.add("predictions_unquantized", plain.activations.argmax(1));
   const auto levels_of = [&](size_t layer, const Tensor& coupling) {
-    return quantizers[layer]->indices(coupling).to(torch::kUInt8);
+    return level_indices(coupling, *quantizers[layer]).to(torch::kUInt8);
   };
   const size_t last = plain.routings.size() - 1;
   stack.add("couplings", column(plain.routings[last].coupling, predicted));

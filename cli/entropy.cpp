@@ -11,7 +11,7 @@
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/sparsity.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps::cli {
 namespace {

@@ -1,6 +1,6 @@
-// Bundles the page into dist/report.html: one file with a marker where a report's data go.
+// Bundles the page into dist/report.html: one file with a marker for a report's data.
 //   node build.mjs           writes it
-//   node build.mjs --check   fails where the file in the tree is not what the sources give
+//   node build.mjs --check   fails if the file in the tree is not what the sources give
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -24,7 +24,7 @@ async function bundle(entry) {
   return { text: result.outputFiles[0].text.trim(), inputs: Object.keys(result.metafile.inputs) };
 }
 
-// The licences of what was bundled ask to be kept with it: each text once, under its packages.
+// The licences of the bundled packages, each text once.
 async function licences(inputs) {
   const packages = new Set();
   for (const input of inputs) {

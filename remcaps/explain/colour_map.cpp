@@ -52,7 +52,7 @@ double from_gamma(double x) {
   return x <= 0.04045 ? x / 12.92 : std::pow((x + 0.055) / 1.055, 2.4);
 }
 
-// Where a colour is too vivid for the screen its chroma gives way: its lightness must not.
+// A colour too vivid for the screen loses chroma, never lightness.
 Colour make_colour(double t) {
   const double light = kDarkest + t * (kLightest - kDarkest);
   const double hue = smooth(&Control::hue, t) * std::numbers::pi / 180;

@@ -22,8 +22,8 @@ std::string to_hex(Colour colour);
 Colour map_colour(double value);
 
 /// The colour of an activation or a coupling in 0..1, as in the HTML report (web/src/colour.ts):
-/// viridis, the larger the further from the page's own lightness. By the square root, since most
-/// couplings are small.
+/// viridis, and the larger the value, the more it stands out from the page. The scale goes by the
+/// square root, since most couplings are small.
 Colour strength_colour(double value, bool dark_page);
 
 /// The OKLab lightness of a colour, 0 black to 1 white.

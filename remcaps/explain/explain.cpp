@@ -8,7 +8,7 @@
 #include "remcaps/explain/picture.h"
 #include "remcaps/explain/saliency.h"
 #include "remcaps/explain/tree_drawing.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kShownSide = 224;  // pixels a small image is enlarged to
 constexpr int64_t kPerturbationSteps = 11;
 
-// Why there is none; empty where there is one.
+// Why there is none; empty if there is one.
 std::string why_no_saliency(const Forward& forward) {
   const auto& routings = forward.routings;
   return std::any_of(routings.begin(), routings.end(), has_place) ? ""
@@ -118,7 +118,7 @@ class Writer {
   Picture picture_of(const Tensor& normalised) const {
     return to_picture(normalised, run_.context.mean, run_.context.std);
   }
-  // Both answers where they differ: the tree is that of the one with quantized couplings.
+  // Both answers if they differ: the tree is of the one with quantized couplings.
   std::string tree_title() const {
     const auto text = [&](const Answer& answer) {
       return fmt::format("{} ({:.3f})", run_.class_name(answer.predicted), answer.activation);

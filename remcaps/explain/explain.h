@@ -1,4 +1,4 @@
-// Everything a network can show of how it saw one image, as files.
+// Writes all that a network can show about one image: saliency map, parse tree, perturbations.
 #pragma once
 
 #include <filesystem>
@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/explain/parse_tree_graph.h"
+#include "remcaps/explain/tree_graph.h"
 #include "remcaps/runs/load.h"
 
 namespace remcaps {
 
-constexpr double kPerturbationRange = 0.25;  ///< where no other is asked for
+constexpr double kPerturbationRange = 0.25;  ///< the default
 
 struct ExplainOptions {
-  /// What to show; all three off: everything the network can, and what the options below are about.
+  /// What to show. If all three are off: all that the network can show.
   bool saliency = false, tree = false, perturbations = false;
   std::string layer = "";  ///< saliency: routing layer to look at; empty: the last with a grid
   TreeOptions tree_options = {};
@@ -28,10 +28,10 @@ struct Answer {
 };
 
 struct Explanation {
-  Answer plain;      ///< with the couplings as they are: what `predict` says
-  Answer quantized;  ///< with quantized couplings: what the pictures are of
+  Answer plain;                              ///< with plain couplings, as `predict` gives it
+  Answer quantized;                          ///< with quantized couplings, as the pictures show it
   std::vector<std::filesystem::path> files;  ///< written
-  /// Where everything was asked for: what the network cannot show, and why.
+  /// If nothing was asked for by name: what the network cannot show, and why.
   std::vector<std::string> left_out;
 };
 
@@ -41,8 +41,8 @@ struct Explanation {
 ///   <stem>-tree.svg                the parse tree
 ///   <stem>-perturbations.png       a row per pose dimension, 11 steps
 /// from one image, float32 [1, C, H, W], normalised, on the run's device. Couplings are quantized
-/// as the run's recipe says, which may change the answer. Error where something was asked for by
-/// name that the network cannot show.
+/// as the run's recipe says, which may change the answer. Error if something was asked for by name
+/// that the network cannot show.
 Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
                           const ExplainOptions& options, const std::filesystem::path& stem);
 

@@ -10,7 +10,7 @@ struct PasteOptions {
   int64_t fragments = 12;     ///< pieces of other objects strewn over the canvas
   int64_t fragment_side = 9;  ///< pixels
   uint64_t seed = 0;
-  /// Distinguishes the splits: their images must not share random numbers.
+  /// A number for each split, so that splits do not share random numbers.
   uint64_t split = 0;
 };
 
@@ -19,9 +19,9 @@ struct PastedImages {
   torch::Tensor masks;  ///< uint8 [N, side, side], 1 on the object
 };
 
-/// Pastes each object (what is not black in its image, holes filled) at a random place of a canvas
-/// strewn with square fragments of other images of the set. Fragments show the same textures as
-/// objects do: only the whole tells the class. The same options give the same images.
+/// Pastes each object (all pixels that are not black, with holes filled) at a random place of a canvas
+/// with square fragments of other images of the set. Fragments have the same textures as objects, so
+/// only the whole object shows the class. The same options give the same images.
 PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& options);
 
 /// Pastes a data set's training and test images and writes `file`, which recipes read as

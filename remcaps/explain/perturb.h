@@ -1,4 +1,4 @@
-// What each number of a class capsule's pose stands for: move it and look at the reconstruction.
+// What each dimension of a class capsule's pose means: move it and decode an image.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ std::vector<double> perturbation_offsets(double range, int64_t count);
 /// Reconstructions with one pose dimension moved at a time, in normalised space:
 /// [D, offsets, C, H, W].
 ///   pose  [D], of class `class_index`
-/// Error where the network has no decoder.
+/// Error if the network has no decoder.
 Tensor perturb(CapsNet& model, const Tensor& pose, int64_t class_index,
                const std::vector<double>& offsets);
 

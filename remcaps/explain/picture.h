@@ -13,8 +13,7 @@ namespace remcaps {
 using Picture = torch::Tensor;
 
 /// One normalised image [C, H, W] (mean and std one number or one per channel) as a picture: grey
-/// where C is 1, colour where it is 3; of any other number (smallNORB's stereo pair) the first
-/// channel.
+/// if C is 1, colour if it is 3, else (smallNORB's stereo pair) the first channel.
 Picture to_picture(const torch::Tensor& image, const std::vector<double>& mean,
                    const std::vector<double>& std);
 
@@ -22,12 +21,12 @@ Picture to_picture(const torch::Tensor& image, const std::vector<double>& mean,
 Picture to_picture(const torch::Tensor& bytes);
 
 /// A map [H, W] of nonnegative numbers in the colours of map_colour(), from its lowest value to its
-/// highest. Capsules in the background are active too, so a map seldom comes near zero: what
-/// differs is what there is to see. A map that varies by less than 2 % stays dark.
+/// highest. Capsules of the background are active too, so a map seldom comes near zero; only its
+/// differences are of interest. A map that varies by less than 2 % stays dark.
 Picture heat_picture(const torch::Tensor& map);
 
-/// The map laid over the greyed picture: the stronger the saliency, the less of the picture shows
-/// through. Same size.
+/// The map over the greyed picture, both of one size: the stronger the saliency, the less of the
+/// picture is seen.
 Picture overlay(const Picture& picture, const torch::Tensor& map);
 
 /// Every pixel `factor` times as wide and high.

@@ -8,7 +8,7 @@ namespace remcaps {
 namespace {
 
 // The mean over the types of each grid, upsampled, the grids weighted by their types: [B, H, W].
-// The maps themselves go to `cells` where that is wanted.
+// The maps before upsampling go to `cells`, unless it is null.
 Tensor upsampled_mean(const Tensor& values, const std::vector<CapsuleGrid>& grids, ImageShape input,
                       std::vector<Tensor>* cells = nullptr) {
   Tensor sum;
@@ -56,7 +56,7 @@ Saliency saliency(const std::vector<RoutingTrace>& routings, size_t layer, const
                   ImageShape input) {
   const RoutingTrace& trace = routings.at(layer);
   const Tensor activation = trace.child_activations.to(torch::kFloat);
-  // A prior can push an unquantized coupling below zero; such a child speaks against the class.
+  // A prior can make an unquantized coupling negative; it counts as 0.
   const Tensor coupling = coupling_to_class(routings, layer, classes).clamp_min(0);
   Saliency result;
   result.layer = trace.layer;

@@ -1,12 +1,11 @@
-// What a data set's couplings look like: their distribution per class, images grouped by parse
-// tree.
+// Couplings of a whole data set: their distribution per class, and images grouped by parse tree.
 #pragma once
 
 #include <unordered_map>
 #include <vector>
 
 #include "remcaps/explain/backtrack.h"
-#include "remcaps/parse_tree/dictionary.h"
+#include "remcaps/parse_tree/keys.h"
 
 namespace remcaps {
 
@@ -18,8 +17,6 @@ class CouplingStatistics {
 
   void add(const Forward& forward);
 
-  const Quantizer& quantizer() const { return quantizer_; }
-  std::vector<int64_t> images_per_class() const;
   /// Mean over the images predicted as class j of c_{:,j}: float64 [J, I], CPU. NaN for a class
   /// without images.
   Tensor mean_couplings() const;
@@ -36,8 +33,8 @@ class CouplingStatistics {
   Tensor levels_;  // int64 [J, K]
 };
 
-/// Images that share a parse tree: the same levels of c_{:,j} for the same predicted class j. Trees
-/// are known by the 128-bit hash of their key, so that a data set of any size fits.
+/// Images that share a parse tree: the same levels of c_{:,j} for the same predicted class j. Only
+/// the 128-bit hash of a tree's key is kept, so a data set of any size fits.
 class TreeGroups {
  public:
   TreeGroups(Quantizer quantizer, int64_t classes)
@@ -53,11 +50,8 @@ class TreeGroups {
   int64_t trees(int64_t class_index) const;
 
  private:
-  struct HashOfHash {
-    size_t operator()(const KeyHash& hash) const { return hash.low; }
-  };
   Quantizer quantizer_;
-  std::vector<std::unordered_map<KeyHash, std::vector<int64_t>, HashOfHash>> groups_;  // by class
+  std::vector<std::unordered_map<KeyHash, std::vector<int64_t>>> groups_;  // by class
 };
 
 }  // namespace remcaps

@@ -74,7 +74,7 @@ double text_width(std::string_view text, double size, bool bold) {
   return static_cast<double>(letters) * size * (bold ? 0.66 : 0.56);
 }
 
-// Classes for what is another colour on a dark page: a style sheet's goes before an attribute's.
+// Classes for shapes with another colour on a dark page: a style sheet overrides an attribute.
 std::string Svg::dark_classes(const Paint& fill, const Paint& stroke) {
   std::vector<std::string> names;
   const auto add = [&](const char* property, const Paint& paint) {

@@ -11,7 +11,7 @@ namespace remcaps {
 /// & < > " replaced, for texts and attributes.
 std::string escape_xml(std::string_view text);
 
-/// A colour, and the one it is on a dark page where that is another.
+/// A colour, and the colour for dark pages if that differs.
 struct Paint {
   Paint(std::string everywhere) : colour(std::move(everywhere)) {}
   Paint(const char* everywhere) : colour(everywhere) {}
@@ -43,7 +43,7 @@ struct TextStyle {
   std::string colour = "currentColor";
 };
 
-/// Texts and outlines take the page's ink (dark on light, light on dark); everything is in pixels.
+/// Texts and outlines are dark on light pages and light on dark ones. All lengths are in pixels.
 class Svg {
  public:
   Svg(double width, double height) : width_(width), height_(height) {}
@@ -51,13 +51,13 @@ class Svg {
   double width() const { return width_; }
   double height() const { return height_; }
 
-  /// `title` is the tooltip of the shape, where not empty.
+  /// `title`, if not empty, is the tooltip of the shape.
   void line(double x1, double y1, double x2, double y2, const Stroke& stroke = {});
   /// `path` is the d attribute.
   void path(const std::string& path, const Stroke& stroke, const std::string& title = "");
   void rect(double x, double y, double width, double height, const Paint& fill,
             const std::string& title = "", double opacity = 1);
-  /// What lies below it does not show through.
+  /// A rectangle in the page's own colour: it hides what is below it.
   void ground(double x, double y, double width, double height);
   void frame(double x, double y, double width, double height, const Stroke& stroke);
   void circle(double x, double y, double radius, const Paint& fill, const Stroke& outline,

@@ -22,7 +22,7 @@ struct Layout {
   double left = 0, right = 0, top = 0;
   size_t depth = 0;
   size_t lowest = 0;                  // the first layer that is drawn
-  std::optional<CapsuleTiles> tiles;  // of that layer, where it is large
+  std::optional<CapsuleTiles> tiles;  // of that layer, if it is large
   bool bundled = false;               // its edges: too many to be told apart
 
   bool tiled(size_t layer) const { return tiles && layer == lowest; }
@@ -252,7 +252,7 @@ Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing) {
   if (!drawing.picture.empty())
     svg.image(drawing.width - kMargin - kPicture, lowest_y - (tiled ? 0 : kPicture - 12), kPicture,
               kPicture, drawing.picture);
-  // Edges lead into the tiles where each starts at a cell, else behind them.
+  // Single edges start at their cells, over the tiles; bundled ones go behind the tiles.
   if (tiled && !layout.bundled) draw_tiles(svg, *layout.tiles);
   draw_edges(svg, tree, layout);
   if (layout.bundled) draw_tiles(svg, *layout.tiles);

@@ -6,8 +6,8 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
-#include "remcaps/base/names.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/find_named.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -90,12 +90,7 @@ const std::vector<FigureKind>& figure_kinds() {
 }
 
 const FigureKind& figure_kind(const std::string& name) {
-  std::vector<std::string> names;
-  for (const FigureKind& kind : figure_kinds()) {
-    if (kind.name == name) return kind;
-    names.push_back(kind.name);
-  }
-  throw UsageError(fmt::format("no figure {}{}", name, suggestion(name, names)));
+  return find_named(figure_kinds(), "figure", name);
 }
 
 void expect_one_run(const FigureOptions& options, const std::string& figure) {

@@ -39,7 +39,7 @@ class Scale {
 
   std::string text(double tick) const {
     if (std::abs(tick) >= 1e6) return fmt::format("{:g}M", tick / 1e6);
-    if (std::abs(tick) >= 1e4) return fmt::format("{:g}k", tick / 1e3);
+    if (std::abs(tick) >= (log_ ? 1e3 : 1e4)) return fmt::format("{:g}k", tick / 1e3);
     if (log_) return fmt::format("{:g}", tick);
     const double step = ticks_.size() > 1 ? ticks_[1] - ticks_[0] : 1;
     const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
@@ -80,7 +80,7 @@ struct Extent {
   }
 };
 
-// Where the plotting area lies in the drawing.
+// The plotting area.
 struct Area {
   double left, right, top, bottom;
 };
@@ -280,7 +280,7 @@ Svg draw_chart(const Chart& chart) {
   area.bottom = chart.height - (chart.x.label.empty() ? 10 : 30) -
                 (chart.categories.empty() ? 18 : category_height(chart, slot));
 
-  // Where each axis has a single line, the axis takes that line's colour.
+  // If each axis has a single line, the axis takes the colour of its line.
   std::string left_colour = "currentColor", right_colour = "currentColor";
   if (has_right && chart.lines.size() == 2) {
     left_colour = colour_of(chart.lines[0].colour, 0);

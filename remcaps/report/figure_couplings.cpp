@@ -38,7 +38,7 @@ Figure distributions(const FigureOptions& options, const std::string& title) {
   for (int64_t j = 0; j < std::min(runs[0].classes(), kMostClasses); ++j) {
     Chart chart;
     chart.title = runs[0].class_name(j);
-    chart.width = 330;
+    chart.width = 345;
     chart.height = 200;
     chart.legend = false;
     chart.y = {.label = "children", .log = true, .low = 0.7};

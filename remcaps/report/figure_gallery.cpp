@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMargin = 16, kGap = 8, kLabelSize = 11;
 
-// Cuts what would run into the neighbour.
+// Cuts a text that is wider than its place.
 std::string shortened(const std::string& text, double size, double width) {
   if (text_width(text, size) <= width) return text;
   const auto letters = static_cast<size_t>(std::max(1.0, width / (size * 0.56) - 1));

@@ -134,7 +134,7 @@ Figure saliency_views_figure(const FigureOptions& options) {
   gallery.subtitle = fmt::format("{} {}, one {} a column", runs[0].run.recipe.dataset.name,
                                  options.split, turning);
   for (int64_t j = 0; j < runs[0].classes(); ++j) {
-    // The first object of the category, seen from where only the turning attribute differs.
+    // The first object of the category, in all views that differ only in the turning attribute.
     const Tensor of_class = part.labels.eq(j).nonzero();
     if (of_class.size(0) == 0) continue;
     const int64_t first = of_class[0][0].item<int64_t>();

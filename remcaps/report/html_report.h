@@ -1,4 +1,4 @@
-// `remcaps report`: what became of some runs, as one HTML file that opens offline.
+// `remcaps report`: the results of some runs as one HTML file that opens offline.
 #pragma once
 
 #include <filesystem>

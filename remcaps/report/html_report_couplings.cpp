@@ -2,13 +2,14 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/explain/saliency.h"
+#include "remcaps/ops/quantize.h"
 
 namespace remcaps {
 
 namespace {
 
 constexpr int64_t kCodes = 256;
-// A layer with more couplings than this over all images of the explorer cannot be kept whole.
+// A layer with more couplings than this, over all images of the explorer, is not kept whole.
 constexpr int64_t kMostCouplings = 64'000'000;
 
 Tensor to_bytes(const Tensor& values, double scale) {
@@ -33,7 +34,7 @@ std::string sixteen_bits(const Tensor& values) {
   return bytes;
 }
 
-// A packed text where it still fits into what is left of the file.
+// The packed text, if it fits into the bytes that are left.
 std::optional<std::string> pack_within(const Tensor& bytes, size_t& left) {
   std::string packed = pack_bytes(bytes_of(bytes));
   if (packed.size() > left) return std::nullopt;
@@ -63,7 +64,7 @@ CouplingCodes::CouplingCodes(const std::optional<Quantizer>& quantizer) {
 
 Tensor CouplingCodes::levels_of(const Tensor& quantized_couplings) const {
   if (!quantizer_) return torch::zeros(quantized_couplings.sizes(), torch::kUInt8);
-  return quantizer_->indices(quantized_couplings).to(torch::kCPU, torch::kUInt8);
+  return level_indices(quantized_couplings, *quantizer_).to(torch::kCPU, torch::kUInt8);
 }
 
 Tensor CouplingCodes::encode(const Tensor& levels, const Tensor& couplings) const {
@@ -72,8 +73,8 @@ Tensor CouplingCodes::encode(const Tensor& levels, const Tensor& couplings) cons
   const Tensor edges = torch::tensor(quantizer_->edges(), torch::kDouble);
   const Tensor level = levels.to(torch::kLong);
   const Tensor low = edges.take(level), high = edges.take(level + 1);
-  // Behind a quantized layer the plain pass can be on another level: the nearest code of the right
-  // one then stands for it.
+  // Behind a quantized layer the plain pass can give another level. The quantized pass decides: the
+  // nearest code of its level is taken.
   const Tensor step = ((exact - low) / (high - low) * codes_per_level_)
                           .floor()
                           .clamp(0, static_cast<double>(codes_per_level_ - 1));
@@ -146,7 +147,7 @@ nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
   explorer["predicted"] = std::vector<int64_t>(predicted.data_ptr<int64_t>(),
                                                predicted.data_ptr<int64_t>() + predicted.numel());
 
-  bool unbroken = true;  // a layer is of use only where all above it are there
+  bool unbroken = true;  // a layer is useful only if all layers above it are kept
   bool place_kept = false;
   std::vector<nlohmann::json> layers(layers_.size());
   for (size_t l = layers_.size(); l-- > 0;) {

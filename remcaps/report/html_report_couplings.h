@@ -1,4 +1,4 @@
-// The couplings a report's explorer works on, as one byte each.
+// The couplings that a report's explorer works on, one byte each.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,12 +10,12 @@
 
 namespace remcaps {
 
-/// Bytes that stand for couplings. Each level of the quantizer has the same number of codes, spread
-/// over its interval: the level a network was measured with is exact, and every other K is as close
-/// as some 250 steps allow.
+/// Codes of one byte for couplings. Each level of the quantizer has the same number of codes, spread
+/// over its interval: the levels a network was measured with are exact, and those of any other K are
+/// off by at most half a code.
 class CouplingCodes {
  public:
-  /// Without a quantizer, or with one of more levels than there are codes: 256 steps of [0, 1].
+  /// Without a quantizer, or if it has more than 256 levels: 256 steps of [0, 1].
   explicit CouplingCodes(const std::optional<Quantizer>& quantizer);
 
   /// levels: indices the quantized forward pass gave; couplings: of the plain pass, same shape.
@@ -23,7 +23,7 @@ class CouplingCodes {
   Tensor encode(const Tensor& levels, const Tensor& couplings) const;
   /// The coupling each code stands for.
   const std::vector<double>& decode() const { return decode_; }
-  /// Level indices as bytes, on the CPU; zeros where nothing is quantized.
+  /// Level indices as bytes, on the CPU; zeros if nothing is quantized.
   Tensor levels_of(const Tensor& quantized_couplings) const;
 
  private:
@@ -32,22 +32,20 @@ class CouplingCodes {
   std::vector<double> decode_;
 };
 
-/// Collects the explorer's part of a run: feed the quantized pass, then the plain one, batch by
-/// batch, only the rows of the explorer's images and in their order.
+/// Collects the explorer's data of a run. For each batch, add the quantized pass, then the plain one.
 class ExplorerData {
  public:
   ExplorerData(std::vector<std::optional<Quantizer>> quantizers, int64_t samples);
 
-  /// `rows` (int64) picks the explorer's images out of the batch. `map_size` is the height and
-  /// width of the saliency maps, where the network's capsules have a place.
+  /// `rows` (int64) are the rows of the batch that the explorer shows. `map_size` is the height and
+  /// width of the saliency maps, if the network's capsules have a place.
   void add_quantized(const Forward& forward, const Tensor& rows,
                      const std::vector<int64_t>& map_size, const std::string& network);
   void add_plain(const Forward& forward, const Tensor& rows);
 
-  /// The schema's Explorer, in at most `budget` bytes of the file (the classes' activations, which
-  /// are always there, count): couplings of the last layer first, all columns where they fit, else
-  /// that of the predicted class; then the layers below, or saliency maps where none of them has a
-  /// place.
+  /// The schema's Explorer, in at most `budget` bytes of the file, the classes' activations included.
+  /// The couplings of the last layer come first: all columns if they fit, else the predicted class's
+  /// column. Then come the layers below, or saliency maps if no kept layer has a place.
   nlohmann::json to_json(PageBlobs& blobs, size_t budget) const;
 
  private:

@@ -1,4 +1,4 @@
-// The page a report is put into: a template bundled from web/, JSON, and packed bytes.
+// The page of a report: a template bundled from web/, JSON, and packed bytes.
 #pragma once
 
 #include <torch/types.h>
@@ -10,7 +10,7 @@
 
 namespace remcaps {
 
-/// web/dist/report.html, which is part of the program.
+/// web/dist/report.html, which is embedded in the program.
 std::string_view html_report_template();
 
 /// Compressed with zlib and written in base64, as the page reads it.
@@ -19,8 +19,8 @@ std::string pack_bytes(std::string_view bytes);
 /// Bytes the page holds besides its JSON.
 class PageBlobs {
  public:
-  /// Adds a text made by pack_bytes(); `type` is "uint8" or "uint16". Returns what the JSON says of
-  /// it.
+  /// Adds a text made by pack_bytes(); `type` is "uint8" or "uint16". Returns the
+  /// reference to it for the JSON.
   nlohmann::json add(std::string packed, const std::string& type, std::vector<int64_t> shape);
   /// A uint8 tensor on the CPU, its shape as it is.
   nlohmann::json add(const torch::Tensor& bytes);
@@ -31,7 +31,7 @@ class PageBlobs {
   std::vector<std::string> texts_;
 };
 
-/// The whole file. Nothing in `report` can end the element it stands in, whatever names it holds.
+/// The whole file. No name in `report` can end the element that holds the JSON.
 std::string html_page(const nlohmann::json& report, const PageBlobs& blobs);
 
 /// The bytes of a uint8 tensor on the CPU.

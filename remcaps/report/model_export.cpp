@@ -22,8 +22,8 @@ using nlohmann::json;
 
 namespace {
 
-// What a card says besides numbers: how the run was trained, where its folder or, of a file that is
-// exported once more from elsewhere, its old card tells.
+// The part of a card that is not numbers: how the run was trained. It comes from the run's folder or,
+// if an exported file is exported again, from its old card.
 json origin_of(const LoadedRun& run) {
   const Metadata metadata = SafetensorsFile(run.weights).metadata();
   json origin = json::object();
@@ -55,7 +55,7 @@ std::string training_text(const json& training) {
   return stopped.empty() ? text : fmt::format("{}, ended by {}", text, stopped);
 }
 
-// Of every routing layer; 0 is one whose couplings stay as they are.
+// The levels of every routing layer; 0: not quantized.
 std::string levels_text(const std::vector<int64_t>& levels) {
   std::vector<std::string> parts;
   for (const int64_t k : levels) parts.push_back(k > 0 ? std::to_string(k) : "none");
@@ -135,7 +135,7 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   // A path on the machine it was trained on is of no use to others, except as the name of the
   // user's own pictures.
   if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
-  // What is measured is what will be read, not the weights before they were packed.
+  // The packed weights are measured: they are the ones that users will read.
   load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
 
   ModelExport result;

@@ -13,7 +13,7 @@ struct ModelExport {
   nlohmann::json numbers;
 };
 
-/// Packs the weights (tensors/packed.h), measures the network that the packed file holds, and
+/// Packs the weights (torch/packed.h), measures the network that the packed file holds, and
 /// writes the file and, beside it, its card in Markdown. The run is on the CPU, whose float32 is
 /// every user's; it has the packed weights afterwards. `data_note` says how the data differ from
 /// the official ones. `on_progress` counts images of the test split.
@@ -21,11 +21,11 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const std::file
                          const std::string& data_note = "",
                          const std::function<void(int64_t)>& on_progress = {});
 
-/// How good a network is on its test split, with the keys of `eval`: what a card says of it.
+/// The numbers of a card: the network's results on its test split, with the keys of `eval`.
 nlohmann::json measure_for_card(const LoadedRun& run, const BatchSource& test,
                                 const std::function<void(int64_t)>& on_progress = {});
 
-/// The numbers in an exported file's metadata. Error where it has none.
+/// The numbers in an exported file's metadata. Error if it has none.
 nlohmann::json read_card(const std::filesystem::path& weights);
 
 /// The card in Markdown of an exported file, as export_model() writes it beside the file.

@@ -8,7 +8,7 @@
 
 #include "remcaps/base/config.h"
 #include "remcaps/base/error.h"
-#include "remcaps/base/names.h"
+#include "remcaps/report/find_named.h"
 
 namespace remcaps {
 
@@ -160,12 +160,7 @@ const std::vector<PaperTable>& paper_tables() {
 }
 
 const PaperTable& paper_table(const std::string& name) {
-  std::vector<std::string> names;
-  for (const PaperTable& table : paper_tables()) {
-    if (table.name == name) return table;
-    names.push_back(table.name);
-  }
-  throw UsageError(fmt::format("no table {}{}", name, suggestion(name, names)));
+  return find_named(paper_tables(), "table", name);
 }
 
 }  // namespace remcaps

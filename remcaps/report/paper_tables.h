@@ -45,7 +45,7 @@ struct PaperTable {
   std::string name;   ///< "main"
   std::string paper;  ///< "Table 1"; empty if the paper has no such table
   std::string title;
-  std::string note;                  ///< what a reader should know; may be empty
+  std::string note;                  ///< shown below the table; may be empty
   std::vector<std::string> labels;   ///< headings of the rows' labels
   std::vector<std::string> columns;  ///< headings of the cells
   std::vector<PaperRow> rows;

@@ -8,13 +8,13 @@
 namespace remcaps {
 namespace {
 
-// What decides neither the weights nor the numbers a run ends with. The seed has a key of its own.
+// Options that change neither the weights nor the numbers. The seed is compared elsewhere.
 bool leaves_the_result_alone(const std::string& key) {
   return key == "about" || key == "train.seed" || key == "cuda_graph" ||
          key.starts_with("metrics.") || key.starts_with("train.checkpoint_");
 }
 
-// Where the files lie is a matter of the machine; a recipe that needs one says what it must be.
+// Paths of files differ from machine to machine.
 bool is_place(const std::string& key) {
   return key == "dataset.folder" || key == "model.backbone_weights" || key == "train.start_from";
 }
@@ -40,7 +40,7 @@ const OptionMap& RecipeChanges::published(const std::string& recipe) {
   const std::vector<std::string> known = recipe_names();
   if (std::find(known.begin(), known.end(), recipe) == known.end()) return entry->second;
   Recipe own = load_recipe(recipe);
-  // A network knows the options that its recipe leaves at their defaults.
+  // Building the network resolves the options that the recipe leaves at their defaults.
   if (auto context = known_context(own)) {
     context->load_pretrained = false;
     build_model(own, *context);

@@ -1,4 +1,4 @@
-// In what a run differs from the recipe of its name.
+// The differences between a run and the recipe of its name.
 #pragma once
 
 #include <map>
@@ -6,12 +6,12 @@
 
 namespace remcaps {
 
-using OptionMap = std::map<std::string, std::string>;  ///< as yaml_paths() has them
+using OptionMap = std::map<std::string, std::string>;  ///< key -> value, as yaml_paths() gives
 
 class RecipeChanges {
  public:
-  /// Of the options that decide a run's numbers those that are not what the recipe, as it is now,
-  /// has. Nothing where it is a recipe of the user's own.
+  /// The options that differ from the recipe as it is now, without those that cannot change the
+  /// results. Empty if the program has no recipe of this name.
   OptionMap of(const std::string& recipe, const OptionMap& options);
 
  private:
@@ -20,8 +20,8 @@ class RecipeChanges {
   std::map<std::string, OptionMap> published_;  // by recipe: making its network takes a while
 };
 
-/// The changes that make another experiment of the recipe: not how long a run may take, and not how
-/// the machine computes.
+/// The changes that make it another experiment: all except how long a run may take and how the
+/// machine computes.
 OptionMap other_experiment(OptionMap changed);
 
 }  // namespace remcaps

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/names.h"
+#include "remcaps/report/find_named.h"
 #include "remcaps/report/paper_tables.h"
 #include "remcaps/report/run_results.h"
 #include "remcaps/runs/load.h"
@@ -95,13 +95,13 @@ PlannedRun find_run(const std::string& recipe, int64_t seed, const ReproduceOpti
   return run;
 }
 
-// A recipe that builds on another one's run names that run here.
+// The recipe that a recipe's run starts from.
 std::optional<std::string> starts_from(const std::string& recipe) {
   if (recipe == "mnist/dr-capsnet-rem-frozen-decoder") return "mnist/dr-capsnet-rem";
   return std::nullopt;
 }
 
-// A fresh run may get another folder than the planned one, where that is taken.
+// A new run gets another folder than the planned one if that is taken.
 void train_run(PlannedRun& run, const ReproduceOptions& options, std::optional<double> minutes) {
   if (run.state == PlannedRun::State::kInterrupted) {
     const RunFolder folder = RunFolder::open(run.folder);
@@ -131,12 +131,7 @@ const std::vector<Reproduction>& reproductions() {
 }
 
 const Reproduction& reproduction(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Reproduction& each : reproductions()) {
-    if (each.name == name) return each;
-    names.push_back(each.name);
-  }
-  throw UsageError(fmt::format("no table or figure {}{}", name, suggestion(name, names)));
+  return find_named(reproductions(), "table or figure", name);
 }
 
 std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,

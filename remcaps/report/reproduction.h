@@ -1,5 +1,4 @@
-// Reproducing a table or figure of the paper: what is to be trained, and what of it is there
-// already.
+// Reproducing a table or figure of the paper: which runs it needs, and which of them exist.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +11,7 @@
 
 namespace remcaps {
 
-/// A table or a figure, with the recipes whose runs it shows.
+/// A table or a figure, and the recipes that it needs runs of.
 struct Reproduction {
   std::string name;
   std::string about;
@@ -27,7 +26,7 @@ const Reproduction& reproduction(const std::string& name);
 
 struct ReproduceOptions {
   std::vector<int64_t> seeds = {42};
-  double budget = 0;  ///< minutes for all runs together; 0: as long as the recipes take
+  double budget = 0;  ///< minutes for all runs together; 0: no limit
   std::filesystem::path runs = "runs";
   std::string data;  ///< --data
   torch::Device device = torch::kCPU;
@@ -36,19 +35,19 @@ struct ReproduceOptions {
 
 /// One run of a reproduction.
 struct PlannedRun {
-  /// A run that a time limit ended has more to do, as an interrupted one has.
-  enum class State { kMissing, kInterrupted, kFinished };  // in the order they are passed through
+  /// A run that a time limit ended can go on, so it counts as interrupted.
+  enum class State { kMissing, kInterrupted, kFinished };  // in the order of a run's life
   std::string recipe;
   int64_t seed = 0;
-  std::filesystem::path folder;  ///< where it is or will be
+  std::filesystem::path folder;  ///< the run's folder, existing or not
   State state = State::kMissing;
 };
 std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
                                   const ReproduceOptions& options);
 
-/// Trains and resumes what is not finished, in order. The time left of the budget is shared equally
-/// among the runs left. A run that fails (its data set is not there, say) is reported to
-/// `on_failure` and the others go on; Interrupted is passed on.
+/// Trains or resumes the runs that are not finished, in order. The runs that are left share the rest
+/// of the budget equally. A run that fails (its data set is missing, for example) is reported to
+/// `on_failure` and the next one starts; Interrupted is passed on.
 void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
                    const std::function<void(const PlannedRun&, const std::string&)>& on_start,
                    const std::function<void(const PlannedRun&, const std::string&)>& on_failure);

@@ -402,8 +402,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.steps = progress_.step;
   summary.best_validation_loss = progress_.best_loss;
   summary.seconds = seconds();
-  if (!last)
-    load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
+  if (!last) load_weights(*model_, TensorFile(folder_.best()).load_all(), folder_.best().string());
   const EvaluateOptions options = evaluation_options(recipe_, summary.checkpoint_epoch, device_);
   if (test_ != nullptr)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);

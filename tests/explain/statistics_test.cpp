@@ -30,7 +30,6 @@ Forward three_images() {
 TEST(CouplingStatistics, AveragesTheColumnOfThePredictedClass) {
   CouplingStatistics statistics(Quantizer::uniform(11));
   statistics.add(three_images());
-  EXPECT_THAT(statistics.images_per_class(), ElementsAre(2, 1));
   EXPECT_TRUE(torch::allclose(statistics.mean_couplings(),
                               floats({0.4, 1.0, 0.5, 0.7}, {2, 2}).to(torch::kDouble)));
   const Tensor means = statistics.histogram_of_means();
@@ -81,7 +80,8 @@ class PoseShower : public CapsNet {
     ModelContext context;
     context.input = {1, 1, 3};
     context.classes = 2;
-    add_decoder({decoder ? "fc" : "none", {4}}, 3, context);
+    using Kind = DecoderOptions::Kind;
+    add_decoder({decoder ? Kind::kFc : Kind::kNone, {4}}, 3, context);
   }
   Forward forward(const Tensor&, const ForwardOptions&) override { return {}; }
   std::vector<RoutingLayer> routing_layers() const override { return {}; }

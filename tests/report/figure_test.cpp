@@ -70,7 +70,7 @@ TEST(Chart, LargeTicksAreShortAndAlike) {
   chart.categories = {"a"};
   chart.bars = {{"", {2e6}}};
   const std::string svg = draw_chart(chart).str("bars");
-  for (const char* tick : {">1<", ">1000<", ">10k<", ">100k<", ">1M<"})
+  for (const char* tick : {">1<", ">1k<", ">10k<", ">100k<", ">1M<"})
     EXPECT_THAT(svg, HasSubstr(tick));
   EXPECT_THAT(svg, Not(HasSubstr("e+0")));
 }

@@ -197,7 +197,7 @@ TEST_F(TrainerTest, FastEpochsAreNotSavedOneByOne) {
     };
     EXPECT_THROW(trainer->run(), std::runtime_error);
     probe_.at_step = nullptr;
-    const SafetensorsFile state(trainer->folder().state());
+    const TensorFile state(trainer->folder().state());
     EXPECT_EQ(nlohmann::json::parse(state.metadata().at("progress"))["epoch"], saved);
     again(trainer->folder())->run();
     for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
@@ -246,7 +246,7 @@ TEST_F(TrainerTest, OnePassUpdateTrainsLikeThePlainOneWithEveryStrategy) {
                                         pruning, kernels)),
                 "a");
       trainer->run();
-      weights[kernels] = SafetensorsFile(trainer->folder().last()).load_all();
+      weights[kernels] = TensorFile(trainer->folder().last()).load_all();
     }
     for (const auto& [name, plain] : weights["reference"]) {
       const torch::Tensor& fused = weights["fused"].at(name);

@@ -1,4 +1,4 @@
-// Pick an image; see what each run makes of it; move K and the threshold and watch its tree.
+// The explorer: one image, what each run sees in it, and its tree under any K and threshold.
 
 import { onThemeChange } from "./colour";
 import type { DatasetData, RunData } from "./data";
@@ -106,7 +106,7 @@ function opacityControl(store: Store): HTMLElement {
   );
 }
 
-/** Selects whose choices depend on the runs: made anew when those change. */
+/** Selects whose choices depend on the runs. */
 function runControls(
   state: State,
   report: Report,

@@ -1,4 +1,4 @@
-// The images to choose from: a filtered grid that is walked with the arrow keys.
+// The images to choose from: a filtered grid with arrow keys.
 
 import type { DatasetData, RunData } from "./data";
 import { h, plural } from "./dom";
@@ -34,7 +34,7 @@ export class Picker {
     this.element.append(this.count, this.list);
   }
 
-  /** Shows the images the filters leave; moves to the first where the chosen one is not among them. */
+  /** Shows the images that pass the filters; chooses the first if the chosen one is not among them. */
   fill(dataset: DatasetData, runs: RunData[]): void {
     const state = this.store.get();
     this.samples = matching(state, dataset, runs);

@@ -45,7 +45,7 @@ export interface Run {
   seed: number;
   checkpoint: string; // "best", "last" or "epoch-0012" of a run, "exported", or a file's name
   epoch: number; // of the checkpoint, from 0
-  pruning: string; // the strategy's name, "none" where nothing is pruned
+  pruning: string; // the strategy's name, "none" if nothing is pruned
 
   accuracy: number; // 0..1, all images, couplings as they are
   accuracy_quantized: number;
@@ -63,9 +63,9 @@ export interface Run {
   sparsity: number; // 0..1, published definition
   confusion: number[][]; // [true][predicted], couplings as they are
 
-  /** Options, by their keys, that are not what the recipe of this name has. */
+  /** Options that differ from the recipe of this name. */
   changed: Record<string, string>;
-  /** What the paper reports for this network, data set and arm; null where another experiment was made of it. */
+  /** What the paper reports for this network, data set and arm; null if the recipe was changed. */
   paper: PaperNumbers | null;
   metrics: Metrics;
   /** The most frequent trees of each class, most frequent first. */
@@ -85,7 +85,7 @@ export interface PaperNumbers {
   sparsity?: number; // percent
 }
 
-/** metrics.csv, column by column; null where an epoch did not measure. */
+/** metrics.csv, column by column; null if an epoch did not measure. */
 export interface Metrics {
   columns: Record<string, (number | null)[]>;
 }
@@ -127,8 +127,8 @@ export interface Explorer {
   /** One per routing layer. */
   layers: ExplorerLayer[];
   /**
-   * Where the couplings above give no saliency map but the network has one: maps made by the
-   * program for the predicted class, [S, H, W], each scaled to its own maximum.
+   * If the couplings above give no saliency map but the network has one: maps made by the program
+   * for the predicted class, [S, H, W], each scaled to its own maximum.
    */
   saliency: Blob | null;
   saliency_max: number[];
@@ -137,12 +137,12 @@ export interface Explorer {
 export interface ExplorerLayer {
   /**
    * Couplings as codes: [S, I, J] ("all"), or [S, I] of the predicted class ("predicted"); "none"
-   * where they would be too large. A code stands for decode[code]; codes never straddle a level of
+   * if they would be too large. A code stands for decode[code]; codes never straddle a level of
    * the K the run was measured with, so that K is exact and every other K is close.
    */
   columns: "all" | "predicted" | "none";
   couplings: Blob | null;
   decode: number[];
-  /** ||u_i|| * 255, [S, I]; null where couplings are. */
+  /** ||u_i|| * 255, [S, I]; null if the couplings are. */
   activations: Blob | null;
 }

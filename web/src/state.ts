@@ -1,4 +1,4 @@
-// What the reader has chosen, and who wants to know.
+// The reader's choices, and the listeners to their changes.
 
 import type { Levels } from "./quantize";
 import type { Threshold } from "./tree";
@@ -24,7 +24,7 @@ export interface State {
 
 type Listener = (state: Readonly<State>, changed: ReadonlySet<keyof State>) => void;
 
-/** Changes of one frame are told together. */
+/** Listeners hear of all changes of a frame at once. */
 export class Store {
   private listeners: Listener[] = [];
   private changed = new Set<keyof State>();

@@ -1,4 +1,4 @@
-// The numbers of each run beside the paper's, and what they are per class.
+// The numbers of each run beside the paper's, and per class.
 
 import * as Plot from "@observablehq/plot";
 import { chart, domainOf } from "./chart";

@@ -8,7 +8,7 @@ import { entropyBits, levelTable } from "./quantize";
 /** One level of a tree. Children are columns of the layer below, parents of the layer above. */
 export interface TreeLevel {
   layer: LayerData;
-  coupling: Float32Array; // [I, J]; only the followed parent's column where others are not stored
+  coupling: Float32Array; // [I, J]; only the followed parent's column if others are not stored
   activations: Float32Array; // ||u_i||, [I]
 }
 
@@ -105,7 +105,7 @@ export interface Edge {
 
 export interface Backtrack {
   edges: Edge[][]; // per level, from the class capsule down
-  reached: Set<number>[]; // capsules with a way to the class capsule, per level's children
+  reached: Set<number>[]; // children of each level with a path to the class capsule
 }
 
 /**
@@ -157,8 +157,8 @@ export const hasPlace = (layer: Layer): boolean =>
 
 /**
  * E(m, n): the mean over types of ||u|| times the coupling to the followed class, each map enlarged
- * bilinearly to the image. Several maps (DeepCaps has two) are weighted by their types. Where hidden
- * capsules stand between, a child's coupling is the sum over its ways up to the class.
+ * bilinearly to the image. Several maps (DeepCaps has two) are weighted by their types. If there are
+ * hidden capsules between, a child's coupling is the sum over its paths up to the class.
  * The counterpart of remcaps/explain/saliency.h.
  */
 export function saliencyOf(tree: Tree, height: number, width: number): SaliencyMap | null {
@@ -180,7 +180,7 @@ export function saliencyOf(tree: Tree, height: number, width: number): SaliencyM
   return { values, height, width };
 }
 
-/** The coupling of each child of level `at` to the followed class, over every way up. */
+/** The coupling of each child of level `at` to the followed class, over all paths. */
 function pathWeights(tree: Tree, at: number): Float32Array {
   let above = new Float32Array(tree.classes.length);
   above[tree.target] = 1;

@@ -149,7 +149,7 @@ function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): H
     context.scale(pixels, pixels);
     const leftOf = (type: number) => (type % perRow) * (grid.width * cell + gap);
     const topOf = (type: number) => Math.floor(type / perRow) * (grid.height * cell + gap);
-    context.fillStyle = `rgba(${ink},0.08)`;
+    context.fillStyle = `rgba(${ink},0.05)`;
     for (let type = 0; type < grid.types; type++)
       context.fillRect(leftOf(type), topOf(type), grid.width * cell, grid.height * cell);
     forEachCell(grid, (index, type, y, x) => {
@@ -159,7 +159,7 @@ function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): H
       const inTree = track.reached[at].has(index);
       const side = cell * cellSide(level.activations[index], largest);
       const inset = (cell - side) / 2;
-      context.fillStyle = inTree ? strengthColour(coupling[index]) : `rgba(${ink},0.12)`;
+      context.fillStyle = inTree ? strengthColour(coupling[index]) : `rgba(${ink},0.09)`;
       context.fillRect(left + inset, up + inset, side, side);
     });
     box.append(canvas);
@@ -196,7 +196,7 @@ export function treePicture(tree: Tree, threshold: Threshold, classes: string[])
     );
     return box;
   }
-  // Large layers can only be the lowest one drawn: what lies below them is left out.
+  // A large layer is the lowest one drawn: layers below it are left out.
   const large = tree.levels.findLastIndex((level) => level.layer.info.children > MOST_NODES);
   const small = tree.levels.slice(large + 1);
   const counts = tree.levels.map(

@@ -1,5 +1,5 @@
 // The report in a real browser. REMCAPS_REPORT names one made by the program from real runs; without
-// it a synthetic one is opened. Screenshots are left in REMCAPS_SCREENSHOTS where that is set.
+// it a synthetic one is opened. Screenshots are left in REMCAPS_SCREENSHOTS if that is set.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
