@@ -165,7 +165,7 @@ TEST_F(TableTest, OptionsUnderTheirOldNamesAreUnderstood) {
                         {"options", {{"pruning.twt", "0.5"}, {"pruning.pwe", "-1"}}}};
   make_folder(folder_ / "a");
   write_atomically(folder_ / "a" / "summary.json", summary.dump());
-  EXPECT_EQ(results().at("mnist/dr-capsnet-rem")[0].changed(),
+  EXPECT_EQ(results().at("mnist/dr-capsnet-rem").at("pruning.tolerance=0.5")[0].changed(),
             (OptionMap{{"pruning.tolerance", "0.5"}}));
 }
 
