@@ -1,5 +1,4 @@
-// remcaps bench: how fast a network trains, infers and is searched on this machine, and where the
-// time goes.
+// remcaps bench: the speed of training, inference and threshold search on this machine, by phase.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -8,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
-#include "remcaps/torch/runtime.h"
 #include "remcaps/base/text.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/training/benchmark.h"
 
 namespace remcaps::cli {
@@ -17,9 +16,9 @@ namespace {
 
 struct BenchCommand {
   BenchmarkTask task = BenchmarkTask::kTrain;
-  std::string name;  ///< of the task, as it is on the command line
+  std::string name;  ///< the task, as on the command line
   std::string model, shape = "mnist", device = default_device();
-  std::string trained;  ///< a network instead of model and shape; infer alone
+  std::string trained;  ///< a trained network instead of model and shape; only for infer
   std::string precision = "float32", kernels = "fused";
   int64_t batch = 128;
   double seconds = 5;

@@ -9,7 +9,6 @@
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
-#include "remcaps/torch/runtime.h"
 #include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/routing/dynamic.h"
@@ -18,9 +17,10 @@
 #include "remcaps/ops/convolution.h"
 #include "remcaps/ops/pointwise.h"
 #include "remcaps/ops/routing.h"
-#include "remcaps/ops/update.h"
 #include "remcaps/ops/sparse_convolution.h"
 #include "remcaps/ops/strip_convolution.h"
+#include "remcaps/ops/update.h"
+#include "remcaps/torch/runtime.h"
 
 namespace remcaps::cli {
 namespace {

@@ -1,5 +1,4 @@
-// One function per subcommand: each adds itself, its options, its help and its action to the
-// program.
+// One function per subcommand. It adds the subcommand with its options, help and action.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -8,7 +8,8 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/ops/quantize.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps::cli {
 namespace {
@@ -20,7 +21,7 @@ struct CouplingsCommand {
   bool all = false;
 };
 
-// Collects batches of a tensor into one of the whole split, allocated once.
+// Collects batches into one tensor for the whole split, which is allocated once.
 class Stack {
  public:
   explicit Stack(int64_t images) : images_(images) {}
@@ -50,7 +51,7 @@ Tensor column(const Tensor& coupling, const Tensor& predicted) {
   return coupling.gather(2, parent).squeeze(2);
 }
 
-// One batch with and without quantization. Columns are those of the quantized prediction in both.
+// One batch with and without quantization. Both use the column of the quantized prediction.
 void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch,
                const Forward& plain, const Forward& quantized, const Quantizers& quantizers) {
   const Tensor predicted = quantized.activations.argmax(1);
@@ -58,7 +59,7 @@ void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch
   stack.add("predictions", predicted);
   stack.add("predictions_unquantized", plain.activations.argmax(1));
   const auto levels_of = [&](size_t layer, const Tensor& coupling) {
-    return quantizers[layer]->indices(coupling).to(torch::kUInt8);
+    return level_indices(coupling, *quantizers[layer]).to(torch::kUInt8);
   };
   const size_t last = plain.routings.size() - 1;
   stack.add("couplings", column(plain.routings[last].coupling, predicted));

@@ -11,7 +11,7 @@
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/sparsity.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps::cli {
 namespace {
@@ -29,7 +29,7 @@ struct Result {
   Sparsity sparsity;
 };
 
-// K per layer, found on the validation split.
+// K of each layer, chosen on the validation split.
 std::vector<int64_t> found_levels(const EntropyCommand& command, const LoadedRun& run,
                                   const DataSplits& data) {
   const BatchSource validation = run.source(data, "validation");

@@ -52,9 +52,9 @@ void print_layers(const Sparsity& sparsity, const DeadStructures& structures) {
              dead(structures.dead_capsules, structures.capsules, "child capsules"));
 }
 
-// A line for each class. Names too long to stand over the confusion matrix's columns have numbers.
+// One line per class. Columns of the confusion matrix have numbers if the names are too long.
 void print_classes(const std::vector<std::string>& names, const torch::Tensor& confusion) {
-  constexpr size_t kWidest = 20;  // more classes would not fit a screen; --json has it all
+  constexpr size_t kWidest = 20;  // more classes do not fit on a screen; --json has all
   constexpr size_t kColumn = 5;
   const auto accuracy = per_class_accuracy(confusion);
   const auto matrix = rows(confusion);

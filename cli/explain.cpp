@@ -24,7 +24,7 @@ struct ExplainCommand {
   bool json = false;
 };
 
-// An option about something that the others leave out would do nothing.
+// Reports an option that has no effect together with the others.
 void check_options(const ExplainOptions& options) {
   const bool everything = !options.saliency && !options.tree && !options.perturbations;
   const auto needs = [&](bool given, const char* option, bool asked_for, const char* flag) {
@@ -44,9 +44,9 @@ void run_explain(ExplainCommand command) {
   LoadedRun run = load_run(command.run, parse_device(command.place.device));
   run.compute_in("float32");
   if (!levels.empty()) run.recipe.quantize.levels = levels;
-  std::vector<std::string> left_out;  // the same for every image
+  std::vector<std::string> left_out;  // the same for all images
   nlohmann::json all = nlohmann::json::array();
-  // Networks that are compared on the same images do not overwrite each other's pictures.
+  // A folder per recipe: networks on the same images do not overwrite each other's pictures.
   if (command.out.empty())
     command.out = std::filesystem::path("explained") / folder_of_recipe(run.recipe);
   for (const ImageInput& input : list_images(run, command.images, command.place.data)) {

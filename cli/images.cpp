@@ -15,7 +15,7 @@ class ImageList {
   ImageList(const LoadedRun& run, bool invert, std::string data_root)
       : run_(run), invert_(invert), data_root_(std::move(data_root)) {}
 
-  // A file, or places in a split: "test:3,7,10..14".
+  // A file, or images of a split: "test:3,7,10..14".
   void add(const std::string& word) {
     const size_t colon = word.find(':');
     std::error_code ignored;
@@ -29,7 +29,7 @@ class ImageList {
 
  private:
   void add_file(const std::string& path) {
-    read_image_header(path);  // Error where it is no image
+    read_image_header(path);  // Error if it is not an image
     inputs_.push_back(
         {path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
          [run = &run_, path, invert = invert_] { return run->read_input(path, invert); }});
@@ -61,10 +61,10 @@ class ImageList {
              data_->class_names.at(static_cast<size_t>(images.labels[place].item<int64_t>())),
              [read, place] { return read(place); }});
     }
-    inputs_.back().read();  // Error where the network was trained on images of another size
+    inputs_.back().read();  // Error if the images do not have the size of the network's input
   }
 
-  // Files of one name may come from several folders.
+  // Files in different folders may have the same name.
   std::string unique(const std::string& stem) {
     std::string name = stem;
     for (int n = 2; !stems_.insert(name).second; ++n) name = fmt::format("{}-{}", stem, n);

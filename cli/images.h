@@ -1,4 +1,4 @@
-// The images a command line names: files, and places in a split of the run's data set.
+// The images on a command line: files, or images of a split of the run's data set.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace remcaps::cli {
 
-/// The images of a command and what is done to its files.
+/// The images of a command, and how files are changed.
 struct ImageOptions {
   std::vector<std::string> words;
   bool invert = false;
@@ -19,25 +19,25 @@ struct ImageOptions {
   void add_to(CLI::App& command);
 };
 
-/// For the footers: what becomes of a file.
+/// How a file becomes an input, for the help.
 constexpr const char* kPicturesHelp =
     "A file of any size is stretched to the network's input, whatever its shape, and turned into\n"
     "grey where the network knows grey images only. Light stays light: MNIST and Fashion-MNIST\n"
     "are light on black, so a dark digit or garment on a light ground needs --invert.";
 
 struct ImageInput {
-  std::string name;                     ///< as the user gave it, "test:17" for each image of a list
-  std::string stem;                     ///< for files about it, different for every image
-  std::optional<std::string> label;     ///< its class, where the data set says it
+  std::string name;                     ///< the file, or "test:17"
+  std::string stem;                     ///< for names of output files, unique
+  std::optional<std::string> label;     ///< its class, if known
   std::function<torch::Tensor()> read;  ///< [1, C, H, W]
 
-  /// ", labelled bag" where the data set's class is not the given one; else nothing.
+  /// ", labelled bag" if the image's class differs from the given one, otherwise empty.
   std::string remark(const std::string& predicted) const;
 };
 
-/// Finds out about every image before the first one is used: a misspelt one stops the command while
-/// nothing is written. Of files only the headers are read then: there may be more of them than the
-/// memory holds. `run` is used by every read().
+/// Checks all images before the first is used, so that a misspelt name stops the command before it
+/// writes anything. Only the headers of files are read, since all images may not fit into memory.
+/// `run` must outlive the result.
 std::vector<ImageInput> list_images(const LoadedRun& run, const ImageOptions& options,
                                     const std::string& data_root);
 

@@ -8,16 +8,16 @@
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
-#include "remcaps/torch/runtime.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
 
 namespace {
 
 enum ExitCode { kFine = 0, kFailed = 1, kWrongUsage = 2 };
 
-// The subcommand the words on the command line have reached, for its own list of flags.
+// The subcommand on the command line, whose flags are suggested.
 const CLI::App* deepest(const CLI::App* app) {
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   return app;
@@ -55,7 +55,7 @@ ExitCode output_failed(int error) {
   return kFailed;
 }
 
-// What was printed may still lie in a buffer: a full disk must not look like success.
+// Output may still be in a buffer: a full disk must not look like success.
 ExitCode finish_output() {
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? kFine : output_failed(errno);
 }

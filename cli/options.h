@@ -15,8 +15,8 @@
 
 namespace remcaps::cli {
 
-/// What a number must fulfil; `help` stands behind its type in a command's help. CLI11's own checks
-/// print 300 digits where there is no upper end.
+/// A check of a number. `help` follows the option's type in the help. CLI11's own checks print 300
+/// digits if there is no upper limit.
 inline CLI::Validator number_that(const std::function<bool(double)>& holds,
                                   const std::string& expected, const std::string& help = "") {
   const auto message = [=](const std::string& word) -> std::string {
@@ -28,7 +28,7 @@ inline CLI::Validator number_that(const std::function<bool(double)>& holds,
   return CLI::Validator(message, help);
 }
 
-/// Both ends allowed.
+/// Including both ends.
 inline CLI::Validator between(double least, double most) {
   return number_that([=](double value) { return value >= least && value <= most; },
                      fmt::format("{:g} to {:g}", least, most),
@@ -46,7 +46,7 @@ inline CLI::Validator above_zero() {
   return number_that([](double value) { return value > 0 && value <= kMost; }, "more than 0");
 }
 
-/// Lines that a person should see and no program should read.
+/// Prints to stderr, for people and not for programs.
 inline void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
 }

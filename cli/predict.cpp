@@ -23,10 +23,10 @@ struct PredictCommand {
 
 struct Guess {
   std::string name;
-  double activation = 0;  ///< ||v_j||, how sure the network is that the class is there
+  double activation = 0;  ///< ||v_j||, how certain the network is of the class
 };
 
-// Images the network sees at a time: what it says of one must not depend on the others named.
+// Images per batch. The result of an image must not depend on the other images.
 size_t batch_size(const LoadedRun& run) {
   constexpr size_t kBatch = 64;
   return run.model->images_are_independent() ? kBatch : 1;

@@ -46,7 +46,7 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
     print_notes(found.notes());
     return;
   }
-  // A figure shows one seed of each recipe; a decoder's run stands for the encoder it was put on.
+  // A figure shows one seed of each recipe. The run of a decoder represents its encoder.
   FigureOptions figure;
   figure.data = command.place.data;
   figure.device = command.options.device;

@@ -1,4 +1,4 @@
-// What the commands that look at a trained network's parse trees share.
+// Options that the commands for trained networks share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,19 +22,18 @@ struct RunOptions {
   void add_to(CLI::App& command);
 
   LoadedRun load() const;
-  /// That of the run, with the batch size asked for.
+  /// The run's options, with the batch size of the command line.
   EvaluateOptions evaluation(const LoadedRun& run) const;
 };
 
 /// "11" or "11,6": one K, or one per routing layer. UsageError names the flag.
 std::vector<int64_t> parse_levels(const std::string& text);
 
-/// find_levels() with a progress bar over all its passes. The form of the quantizer is the
-/// recipe's.
+/// find_levels() with a progress bar. The form of the quantizer is the recipe's.
 LevelChoice choose_with_progress(const LoadedRun& run, const BatchSource& source,
                                  LevelOptions options, EvaluateOptions evaluation);
 
-/// The recipe's quantizers with other levels where `levels` is not empty.
+/// The recipe's quantizers, with `levels` instead of its levels if that is not empty.
 Quantizers quantizers_of(const LoadedRun& run, const std::vector<int64_t>& levels);
 
 }  // namespace remcaps::cli

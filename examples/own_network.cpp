@@ -14,7 +14,7 @@
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/evaluation/evaluate.h"
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/adam.h"
@@ -136,7 +136,7 @@ int main(int argc, char** argv) try {
   ForwardOptions quantized;
   quantized.trace = true;
   quantized.quantizers = {Quantizer::uniform(11)};
-  ParseTreeCollector trees(model, quantized.quantizers);
+  TreeCollector trees(model, quantized.quantizers);
   EvaluateOptions options;
   const double accuracy = evaluate(model, test, options).accuracy;
   options.forward = quantized;

@@ -162,8 +162,8 @@ struct WrongKey {
   std::string problem;
 };
 
-// The first key in a node that is no name but a list, a section or nothing, or that its section
-// has had before: reading would silently take one of the two.
+// The first wrong key in a node: one that is not a name (but a list, a section or nothing), or one
+// that its section has twice, of which reading would silently take one.
 std::optional<WrongKey> wrong_key(const YAML::Node& node) {
   if (!node.IsMap() && !node.IsSequence()) return std::nullopt;
   std::set<std::string> names;

@@ -1,8 +1,7 @@
 // Strict reading of YAML sections into option structs.
 //
-// A struct's options are bound to keys in one function, which then serves three ends: reading with
-// range checks, rejecting unknown keys (with the nearest known one), and writing the resolved
-// recipe.
+// One function binds the options of a struct to keys. It is used to read them with range checks, to
+// reject unknown keys (the error names the nearest known one) and to write the resolved recipe.
 //
 //   void bind(ConfigSection& section, LossOptions& options) {
 //     section.key("m_plus", options.m_plus, {0.0, 1.0});
@@ -53,7 +52,7 @@ class ConfigSection {
   void key(const std::string& name, std::vector<double>& value, Range range);
   void key(const std::string& name, std::vector<std::string>& value);
 
-  /// Whether the recipe itself gives this key (and not only its default).
+  /// Whether the recipe gives this key itself.
   bool has(const std::string& name) const;
 
   /// A nested section. Its unknown keys are rejected by its own finish().
@@ -61,7 +60,7 @@ class ConfigSection {
   /// Puts a finished nested section's resolved values into this one's.
   void adopt(const std::string& name, const ConfigSection& child);
 
-  /// Throws UsageError when the section holds a key that was never bound, or one twice.
+  /// UsageError if the section has a key that was never bound, or one key twice.
   void finish() const;
 
   /// Every bound key with the value it ended with.
@@ -93,10 +92,10 @@ using RenamedKeys = std::vector<RenamedKey>;
 /// under both names.
 void rename_keys(YAML::Node& root, const RenamedKeys& renamed, const std::string& source);
 
-/// Reads a YAML file and merges what it includes: `include: [base.yaml, ...]` (paths relative to
-/// the including file) are read first, in order; the file's own keys override theirs, section by
-/// section. UsageError names file and line of a key that a section of one file has twice. Keys with
-/// a new name are renamed in every file.
+/// Reads a YAML file and the files it includes: `include: [base.yaml, ...]`, with paths relative to
+/// the including file. They are read first, in order; the file's own keys override theirs, section
+/// by section. UsageError names file and line of a key that a section of one file has twice. Keys
+/// with a new name are renamed in every file.
 YAML::Node load_yaml_with_includes(const std::string& path, const RenamedKeys& renamed = {});
 
 /// Merges `over` into `base`: maps merge key by key, everything else is replaced.
@@ -105,7 +104,7 @@ YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over);
 /// Applies "a.b.c=value" (value is YAML) to `root`.
 void set_yaml_path(YAML::Node& root, const std::string& assignment);
 
-/// The reverse: every value that is no map, by its path: {"a.b.c": "value"}.
+/// The reverse: every value that is not a map, by its path: {"a.b.c": "value"}.
 std::map<std::string, std::string> yaml_paths(const YAML::Node& root);
 
 }  // namespace remcaps

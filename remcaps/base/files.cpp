@@ -1,14 +1,16 @@
 #include "remcaps/base/files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
+#include <optional>
+#include <random>
+#include <streambuf>
+#include <vector>
 
 #include "remcaps/base/error.h"
 
@@ -17,71 +19,166 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A rename is only durable once both the file's bytes and the folder's entry are on disk.
-void flush_to_disk(const fs::path& path, int flags) {
-  const int fd = ::open(path.c_str(), flags);
-  check(fd >= 0, "{}: cannot open to flush: {}", path.string(), std::strerror(errno));
-  const int rc = ::fsync(fd);
-  const int error = errno;
-  ::close(fd);
-  // Some file systems do not support fsync on a folder; the rename is still atomic there.
-  check(rc == 0 || error == EINVAL, "{}: cannot flush to disk: {}", path.string(),
+/// An open file, closed at the end.
+class OpenFile {
+ public:
+  OpenFile(const fs::path& path, int flags, mode_t mode = 0)
+      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  ~OpenFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// Writes everything, also after interruptions and short writes. False: errno says why not.
+bool write_all(int descriptor, const char* bytes, size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(descriptor, bytes, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+/// A stream buffer over a file descriptor that remembers why writing failed.
+class DescriptorBuffer : public std::streambuf {
+ public:
+  explicit DescriptorBuffer(int descriptor) : descriptor_(descriptor), buffer_(1 << 16) { empty(); }
+
+  /// errno of the write that failed; 0 if none did.
+  int error() const { return error_; }
+
+ protected:
+  int_type overflow(int_type letter) override {
+    if (!flush()) return traits_type::eof();
+    if (traits_type::eq_int_type(letter, traits_type::eof())) return traits_type::not_eof(letter);
+    return sputc(traits_type::to_char_type(letter));
+  }
+  int sync() override { return flush() ? 0 : -1; }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    if (size < epptr() - pptr()) return std::streambuf::xsputn(text, size);
+    return flush() && write(text, static_cast<size_t>(size)) ? size : 0;
+  }
+
+ private:
+  bool flush() {
+    const bool written = write(pbase(), static_cast<size_t>(pptr() - pbase()));
+    empty();
+    return written;
+  }
+  bool write(const char* text, size_t size) {
+    if (error_ == 0 && !write_all(descriptor_, text, size)) error_ = errno;
+    return error_ == 0;
+  }
+  void empty() { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
+
+  int descriptor_;
+  int error_ = 0;
+  std::vector<char> buffer_;
+};
+
+void write_to(const OpenFile& file, const fs::path& path,
+              const std::function<void(std::ostream&)>& write) {
+  DescriptorBuffer buffer(file.descriptor());
+  std::ostream out(&buffer);
+  write(out);
+  out.flush();
+  check(out.good(), "{}: writing failed: {}", path.string(),
+        buffer.error() != 0 ? std::strerror(buffer.error()) : "unknown error");
+}
+
+void flush_to_disk(const OpenFile& file, const fs::path& path) {
+  const int error = file.is_open() && ::fsync(file.descriptor()) == 0 ? 0 : errno;
+  // Some file systems cannot flush a folder (EINVAL). The rename is still atomic there.
+  check(error == 0 || error == EINVAL, "{}: cannot flush to disk: {}", path.string(),
         std::strerror(error));
 }
 
-// /dev/stdout, /dev/null, a pipe: there is no old content to keep, and a rename would put a file in
-// its place.
+// A device or a pipe (/dev/stdout, /dev/null): there is no old content to keep, and a rename would
+// put a plain file in its place.
 bool is_stream(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
 }
 
-void write_to(std::ofstream& out, const fs::path& path,
-              const std::function<void(std::ostream&)>& write) {
-  check(out.good(), "{}: cannot write: {}", path.string(), std::strerror(errno));
-  write(out);
-  out.flush();
-  check(out.good(), "{}: writing failed: {}", path.string(),
-        errno != 0 ? std::strerror(errno) : "unknown error");
-  out.close();
-  check(!out.fail(), "{}: writing failed: {}", path.string(), std::strerror(errno));
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
 }
 
-void replace_file(const fs::path& path, const std::function<void(std::ostream&)>& write) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const fs::path temporary =
-      folder / fmt::format(".{}.{}.tmp", path.filename().string(), ::getpid());
-  try {
-    errno = 0;
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    write_to(out, path, write);
-    flush_to_disk(temporary, O_RDONLY);
-    fs::rename(temporary, path);
-    flush_to_disk(folder, O_RDONLY | O_DIRECTORY);
-  } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    fail("{}: cannot write: {}", path.string(), error.code().message());
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
+
+/// A new file in the folder of `target` that nobody can have known the name of. It is removed at
+/// the end unless it has replaced `target`.
+class TemporaryFile {
+ public:
+  /// The file has the permissions of `target`, or those of any new file if there is no target.
+  explicit TemporaryFile(const fs::path& target)
+      : path_(folder_of(target) / random_name()),
+        file_(path_, O_WRONLY | O_CREAT | O_EXCL, permissions(target).value_or(0666)) {
+    check(file_.is_open(), "{}: cannot write: {}", target.string(), std::strerror(errno));
+    // open() has applied the umask. A file system without permissions may refuse: no harm.
+    if (const auto mode = permissions(target)) [[maybe_unused]]
+      const int refused = ::fchmod(file_.descriptor(), *mode);
+  }
+  ~TemporaryFile() {
+    if (!renamed_ && file_.is_open()) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const OpenFile& file() const { return file_; }
+
+  void replace(const fs::path& target) {
+    renamed_ = ::rename(path_.c_str(), target.c_str()) == 0;
+    check(renamed_, "{}: cannot write: {}", target.string(), std::strerror(errno));
+  }
+
+ private:
+  static std::string random_name() {
+    std::random_device random;
+    return fmt::format(".remcaps-{:08x}{:08x}.tmp", random(), random());
+  }
+  static std::optional<mode_t> permissions(const fs::path& file) {
+    struct stat status {};
+    if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+    return status.st_mode & 0777;
+  }
+
+  fs::path path_;
+  OpenFile file_;
+  bool renamed_ = false;
+};
 
 }  // namespace
 
 void write_atomically(const fs::path& path, const std::function<void(std::ostream&)>& write) {
   if (is_stream(path)) {
-    errno = 0;
-    std::ofstream out(path, std::ios::binary);
-    return write_to(out, path, write);
+    const OpenFile stream(path, O_WRONLY);
+    check(stream.is_open(), "{}: cannot write: {}", path.string(), std::strerror(errno));
+    return write_to(stream, path, write);
   }
-  // What a link leads to is replaced, not the link.
   std::error_code error;
-  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
-  replace_file(error ? path : target, write);
+  const fs::path leads_to = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
+  const fs::path& target = error ? path : leads_to;
+  TemporaryFile temporary(target);
+  write_to(temporary.file(), target, write);
+  // After a crash the new file is there only if both its bytes and its folder's entry are on disk.
+  flush_to_disk(temporary.file(), target);
+  temporary.replace(target);
+  flush_to_disk(OpenFile(folder_of(target), O_RDONLY | O_DIRECTORY), target);
 }
 
 void write_atomically(const fs::path& path, std::string_view text) {
@@ -90,14 +187,35 @@ void write_atomically(const fs::path& path, std::string_view text) {
   });
 }
 
+void append_to_file(const fs::path& path, std::string_view text) {
+  const OpenFile file(path, O_WRONLY | O_APPEND);
+  struct stat before {};
+  check(file.is_open() && ::fstat(file.descriptor(), &before) == 0, "{}: cannot append: {}",
+        path.string(), std::strerror(errno));
+  if (!write_all(file.descriptor(), text.data(), text.size())) {
+    const int error = errno;
+    [[maybe_unused]] const int refused = ::ftruncate(file.descriptor(), before.st_size);
+    fail("{}: cannot append: {}", path.string(), std::strerror(error));
+  }
+  flush_to_disk(file, path);
+}
+
 std::string read_file(const fs::path& path) {
-  check(!fs::is_directory(path), "{}: is a folder; expected a file", path.string());
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  check(in.good(), "{}: cannot read: {}", path.string(), std::strerror(errno));
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  check(!in.bad(), "{}: reading failed: {}", path.string(), std::strerror(errno));
-  return text;
+  check(!is_folder(path), "{}: is a folder; expected a file", path.string());
+  const OpenFile file(path, O_RDONLY);
+  check(file.is_open(), "{}: cannot read: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  std::string text;
+  if (::fstat(file.descriptor(), &status) == 0 && S_ISREG(status.st_mode))
+    text.reserve(static_cast<size_t>(status.st_size));
+  std::vector<char> piece(1 << 16);
+  while (true) {
+    const ssize_t count = ::read(file.descriptor(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    check(count >= 0, "{}: reading failed: {}", path.string(), std::strerror(errno));
+    if (count == 0) return text;
+    text.append(piece.data(), static_cast<size_t>(count));
+  }
 }
 
 bool stays_below(const fs::path& relative) {
@@ -108,18 +226,18 @@ bool stays_below(const fs::path& relative) {
 void make_folder(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  check(!error && fs::is_directory(path), "{}: cannot create the folder: {}", path.string(),
+  check(!error && is_folder(path), "{}: cannot create the folder: {}", path.string(),
         error ? error.message() : "a file of that name is in the way");
 }
 
 void prepare_output(const fs::path& file) {
-  check(!fs::is_directory(file), "{}: a folder; expected a file to write", file.string());
+  check(!is_folder(file), "{}: a folder; expected a file to write", file.string());
   if (is_stream(file)) {
     check(::access(file.c_str(), W_OK) == 0, "{}: cannot write: {}", file.string(),
           std::strerror(errno));
     return;
   }
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  const fs::path folder = folder_of(file);
   make_folder(folder);
   check(::access(folder.c_str(), W_OK | X_OK) == 0, "{}: cannot write: {}", file.string(),
         std::strerror(errno));

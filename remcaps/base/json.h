@@ -1,4 +1,4 @@
-// JSON that goes out: to stdout, files and metadata.
+// Writing JSON: to stdout, files and metadata.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,8 +6,8 @@
 
 namespace remcaps {
 
-/// The value as text, in one line or indented. File names may be any bytes: what is not UTF-8 of
-/// them is shown as U+FFFD, where dump() throws, after the work that the text is about.
+/// The value as text, in one line or indented. Bytes that are not UTF-8 (file names may have them)
+/// become U+FFFD; dump() would throw, and the work that the text is about would be lost.
 std::string json_text(const nlohmann::json& value, int indent = -1);
 
 }  // namespace remcaps

@@ -7,11 +7,10 @@
 
 namespace remcaps {
 
-/// The candidate with the smallest edit distance to `name`; empty where none is close enough to be
-/// what was meant.
+/// The candidate with the smallest edit distance to `name`; empty if none is close.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
-/// "; did you mean X?" or, where nothing is close, "; known: A, B, C".
+/// "; did you mean X?" or, if nothing is close, "; known: A, B, C".
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates);
 
 /// Whether `name` matches a shell-like pattern with * and ? (no brackets).

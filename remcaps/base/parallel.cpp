@@ -18,7 +18,7 @@ void detail::run_on_threads(int threads, void (*work)(void* context, int thread)
   std::exception_ptr thrown;
 #pragma omp parallel num_threads(threads)
   {
-    // OpenMP may give fewer threads than asked for: each takes several shares then.
+    // OpenMP may give fewer threads than asked for: each then takes several shares.
     for (int thread = omp_get_thread_num(); thread < threads; thread += omp_get_num_threads()) {
       try {
         work(context, thread);

@@ -8,12 +8,12 @@
 
 namespace remcaps {
 
-/// Threads that parallel work started here is divided over; 1 inside such work.
+/// How many threads parallel work started here is divided over; 1 inside such work.
 int thread_count();
 
 namespace detail {
-/// Calls work(context, t) for each t < threads, on a thread each, and waits for all of them. Throws
-/// the first exception one of them threw.
+/// Calls work(context, t) for each t < threads, each on its own thread, and waits for all of them.
+/// Throws the first exception that one of them threw.
 void run_on_threads(int threads, void (*work)(void* context, int thread), void* context);
 }  // namespace detail
 
@@ -48,13 +48,13 @@ void on_every_thread(const Work& work) {
   run_on_threads(thread_count(), [&](int) { work(); });
 }
 
-/// Hands out tasks 0..count-1 one at a time, so that a thread that others have crowded out of its
-/// core holds nobody up.
+/// Hands out tasks 0..count-1 one at a time. A thread that has to share its core with another
+/// process takes fewer of them, and nobody waits for it.
 class TaskQueue {
  public:
   explicit TaskQueue(int64_t count) : count_(count) {}
 
-  /// Nothing once all have been handed out.
+  /// Nothing if all have been handed out.
   std::optional<int64_t> next() {
     const int64_t task = next_.fetch_add(1);
     return task < count_ ? std::optional(task) : std::nullopt;

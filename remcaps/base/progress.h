@@ -1,4 +1,4 @@
-// A live progress line on a terminal; plain lines, now and then, where stderr is piped.
+// A progress bar on stderr, if that is a terminal.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@ namespace remcaps {
 
 class Progress {
  public:
-  /// `label` stands before the bar ("epoch 3/50"), `total` counts units ("images", "bytes").
+  /// `label` stands before the bar ("epoch 3/50"); `total` is a number of images, bytes and so on.
   Progress(std::string label, int64_t total);
   /// Erases an unfinished bar, so that an error message starts on a clean line.
   ~Progress();
@@ -22,7 +22,7 @@ class Progress {
   /// Erases the bar; the caller prints its own summary line.
   void finish();
 
-  /// Units per second since the bar began (units done before the first update are not counted).
+  /// Units per second since the first update. What was done before it does not count.
   double rate() const;
 
   static bool on_terminal();

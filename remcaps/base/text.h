@@ -22,22 +22,22 @@ std::string shape_text(std::span<const int64_t> shape);
 /// ASCII letters in lower case, all other bytes as they are.
 std::string lower_case(std::string text);
 
-/// Whether JSON, and with it metadata and reports, can hold the text.
+/// Whether the text is valid UTF-8: only then can JSON, metadata and reports hold it.
 bool is_utf8(std::string_view text);
 
 std::string base64(std::string_view bytes);
 
-/// What stands before the first line break: libtorch's messages have advice or a stack below it.
+/// The text up to the first line break. libtorch's messages go on with advice or a stack trace.
 std::string_view first_line(std::string_view text);
 
-/// Whole numbers in a row, both ends among them.
+/// Consecutive whole numbers, both ends included.
 struct NumberRange {
   int64_t first = 0, last = 0;
 
   bool operator==(const NumberRange&) const = default;
 };
 
-/// "3,7,10..14": numbers from 0 on and rising ranges of them. Nothing where it is anything else.
+/// Reads "3,7,10..14": numbers from 0 on, and ranges of them. Nothing if it is anything else.
 std::optional<std::vector<NumberRange>> parse_ranges(std::string_view text);
 
 }  // namespace remcaps

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/capsule/quantizer.h"
+#include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {
 

@@ -13,8 +13,7 @@ nlohmann::json optional_number(const std::optional<double>& value) {
 }
 
 ParseTreeReport collect(CapsNet& model, const BatchSource& source, EvaluateOptions options,
-                        ParseTreeCollector& collector, const Quantizers& quantizers,
-                        size_t frequent) {
+                        TreeCollector& collector, const Quantizers& quantizers, size_t frequent) {
   options.forward.trace = true;
   options.forward.quantizers = quantizers;
   options.on_batch = [&](const Batch& batch, const Forward& forward) {
@@ -34,7 +33,7 @@ SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,
     result.plain = evaluate(model, source, options);
     return result;
   }
-  ParseTreeCollector collector(model, quantizers);
+  TreeCollector collector(model, quantizers);
   options.forward.trace = scores;
   if (scores)
     options.on_batch = [&](const Batch&, const Forward& forward) {
@@ -54,7 +53,7 @@ SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,
 ParseTreeReport measure_parse_trees(CapsNet& model, const BatchSource& source,
                                     const Quantizers& quantizers, EvaluateOptions options,
                                     size_t frequent) {
-  ParseTreeCollector collector(model, quantizers);
+  TreeCollector collector(model, quantizers);
   return collect(model, source, std::move(options), collector, quantizers, frequent);
 }
 
@@ -75,7 +74,7 @@ LevelChoice find_levels(CapsNet& model, const BatchSource& source, const LevelOp
   const double accuracy = evaluate(model, source, options).accuracy;
   const auto measure = [&](const Quantizers& quantizers, size_t of) {
     announce();
-    ParseTreeCollector collector(model, quantizers, ParseTreeCollector::LastLayer::kOptional);
+    TreeCollector collector(model, quantizers, TreeCollector::LastLayer::kOptional);
     const ParseTreeReport report =
         collect(model, source, options, collector, quantizers, /*frequent=*/0);
     LevelPoint point;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "remcaps/evaluation/evaluate.h"
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/parse_tree/levels.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 

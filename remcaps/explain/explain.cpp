@@ -8,7 +8,7 @@
 #include "remcaps/explain/picture.h"
 #include "remcaps/explain/saliency.h"
 #include "remcaps/explain/tree_drawing.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/explain/parse_tree_graph.h"
+#include "remcaps/explain/tree_graph.h"
 #include "remcaps/runs/load.h"
 
 namespace remcaps {

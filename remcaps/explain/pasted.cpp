@@ -1,9 +1,9 @@
 #include "remcaps/explain/pasted.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/random.h"
 #include "remcaps/data/formats/prepared.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/random.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 
@@ -127,7 +127,7 @@ std::filesystem::path masks_file(const std::filesystem::path& file) {
 Tensor load_masks(const std::filesystem::path& file, const std::string& split) {
   check(std::filesystem::is_regular_file(file),
         "{}: no such masks file (remcaps paste writes it beside the images)", file.string());
-  const SafetensorsFile masks(file);
+  const TensorFile masks(file);
   check(masks.contains(split), "{}: no masks of the {} split (only test images have them)",
         file.string(), split);
   const Tensor loaded = masks.load(split);

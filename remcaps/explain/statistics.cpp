@@ -1,7 +1,7 @@
 #include "remcaps/explain/statistics.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/ops/quantize.h"
 
 namespace remcaps {
 
@@ -29,7 +29,8 @@ void CouplingStatistics::add(const Forward& forward) {
   }
   sum_.index_add_(0, classes, column.to(torch::kDouble));
   count_.index_add_(0, classes, torch::ones_like(classes));
-  levels_ += count_levels(quantizer_.indices(column), classes, class_count, quantizer_.levels());
+  levels_ +=
+      count_levels(level_indices(column, quantizer_), classes, class_count, quantizer_.levels());
 }
 
 Tensor CouplingStatistics::mean_couplings() const {
@@ -41,7 +42,7 @@ Tensor CouplingStatistics::histogram_of_means() const {
   const Tensor means = mean_couplings().to(torch::kFloat);
   const Tensor classes = torch::arange(means.size(0));
   const Tensor seen = count_.cpu().gt(0).to(torch::kLong).unsqueeze(1);
-  return count_levels(quantizer_.indices(means.nan_to_num(0)), classes, means.size(0),
+  return count_levels(level_indices(means.nan_to_num(0), quantizer_), classes, means.size(0),
                       quantizer_.levels()) *
          seen;
 }
@@ -55,7 +56,7 @@ void TreeGroups::add(const Forward& forward, const Tensor& indices) {
   check(!forward.routings.empty(), "parse trees need a forward pass with traces");
   const Tensor classes = predicted_classes(forward);
   const Tensor column = coupling_to_class(forward.routings, forward.routings.size() - 1, classes);
-  const Tensor keys = pack_levels(column, quantizer_).cpu().contiguous();
+  const Tensor keys = encode_keys(column, quantizer_).cpu().contiguous();
   const Tensor class_of = classes.cpu().contiguous(), place = indices.cpu().contiguous();
   const char* bytes = reinterpret_cast<const char*>(keys.data_ptr<uint8_t>());
   const size_t length = static_cast<size_t>(keys.size(1));

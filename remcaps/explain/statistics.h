@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "remcaps/explain/backtrack.h"
-#include "remcaps/parse_tree/dictionary.h"
+#include "remcaps/parse_tree/keys.h"
 
 namespace remcaps {
 
@@ -50,11 +50,8 @@ class TreeGroups {
   int64_t trees(int64_t class_index) const;
 
  private:
-  struct HashOfHash {
-    size_t operator()(const KeyHash& hash) const { return hash.low; }
-  };
   Quantizer quantizer_;
-  std::vector<std::unordered_map<KeyHash, std::vector<int64_t>, HashOfHash>> groups_;  // by class
+  std::vector<std::unordered_map<KeyHash, std::vector<int64_t>>> groups_;  // by class
 };
 
 }  // namespace remcaps

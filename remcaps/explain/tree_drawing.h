@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/explain/parse_tree_graph.h"
 #include "remcaps/explain/svg.h"
+#include "remcaps/explain/tree_graph.h"
 
 namespace remcaps {
 

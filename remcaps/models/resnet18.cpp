@@ -5,7 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 namespace {
@@ -83,13 +83,14 @@ Tensor ResNet18Impl::forward(const Tensor& images) {
 }
 
 void ResNet18Impl::load(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
+  const TensorFile file(path);
   const torch::NoGradGuard no_grad;
   const auto read = [&](const std::string& name, Tensor tensor) {
     check(file.contains(name), "{}: has no tensor {}; expected torchvision's ResNet-18",
           path.string(), name);
-    check(file.shape(name) == tensor.sizes().vec(), "{}: {} is [{}]; expected [{}]", path.string(),
-          name, fmt::join(file.shape(name), ", "), fmt::join(tensor.sizes(), ", "));
+    check(file.tensor(name).shape == tensor.sizes().vec(), "{}: {} is [{}]; expected [{}]",
+          path.string(), name, fmt::join(file.tensor(name).shape, ", "),
+          fmt::join(tensor.sizes(), ", "));
     tensor.copy_(file.load(name));
   };
   for (const auto& item : named_parameters()) read(item.key(), item.value());

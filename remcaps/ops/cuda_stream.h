@@ -1,5 +1,5 @@
-// The device, stream and type of a tensor, for the CUDA kernels. This is the only place where torch's
-// CUDA headers meet the kernels.
+// The device, stream and type of a tensor, for the CUDA kernels. This is the only place where
+// torch's CUDA headers meet the kernels.
 #pragma once
 
 #include <c10/cuda/CUDAGuard.h>

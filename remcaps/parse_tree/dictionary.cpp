@@ -14,34 +14,7 @@ namespace {
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kNotStored = std::numeric_limits<uint64_t>::max();
 
-uint64_t mix(uint64_t value) {  // splitmix64's finaliser
-  value ^= value >> 30;
-  value *= 0xbf58476d1ce4e5b9ULL;
-  value ^= value >> 27;
-  value *= 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
-
-// Eight bytes a round; the length is part of the seed, so that padding with zeros makes no
-// collision.
-uint64_t hash_half(std::string_view key, uint64_t seed) {
-  uint64_t state = mix(seed + key.size());
-  size_t at = 0;
-  for (; at + 8 <= key.size(); at += 8) {
-    uint64_t word;
-    std::memcpy(&word, key.data() + at, 8);
-    state = mix(state ^ (word * 0x9e3779b97f4a7c15ULL)) + seed;
-  }
-  uint64_t tail = 0;
-  std::memcpy(&tail, key.data() + at, key.size() - at);
-  return mix(state ^ (tail * 0x9e3779b97f4a7c15ULL));
-}
-
 }  // namespace
-
-KeyHash hash_key(std::string_view key) {
-  return {hash_half(key, 0x243f6a8885a308d3ULL), hash_half(key, 0x13198a2e03707344ULL)};
-}
 
 double entropy_bits(const std::vector<int64_t>& counts) {
   int64_t total = 0;
@@ -69,7 +42,7 @@ void Dictionary::add(int64_t class_index, std::string_view key) {
         classes());
   ++classes_[class_index].samples;
   KeyHash hash = hasher_(key);
-  hash.low = mix(hash.low + static_cast<uint64_t>(class_index));
+  hash.low += static_cast<uint64_t>(class_index);
   const auto [found, is_new] = first_.try_emplace(hash, static_cast<uint32_t>(entries_.size()));
   for (uint32_t at = is_new ? kNone : found->second; at != kNone; at = entries_[at].next) {
     if (matches(entries_[at], class_index, key)) {

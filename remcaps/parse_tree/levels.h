@@ -1,4 +1,4 @@
-// The choice of K: the lowest number of levels per routing layer that accuracy does not notice.
+// The choice of K: the lowest number of levels of each routing layer that keeps the accuracy.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/capsule/quantizer.h"
+#include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {
 
@@ -14,14 +14,15 @@ namespace remcaps {
 struct LevelPoint {
   int64_t levels = 0;
   double accuracy = 0;  ///< 0..1
-  double entropy = 0;   ///< bits, of the layer the curve is of
+  double entropy = 0;   ///< bits, of the curve's layer
   double keys = 0;      ///< median over classes
 };
 
 struct LevelCurve {
   std::string layer;
   std::vector<LevelPoint> points;
-  /// The lowest K that keeps accuracy; 0 where none of those tried does (the layer is left alone).
+  /// The lowest K that keeps the accuracy; 0 if none that was tried does (the layer is then not
+  /// quantized).
   int64_t chosen = 0;
 };
 
@@ -38,15 +39,16 @@ struct LevelOptions {
   bool bins = false;                     ///< Quantizer::bins instead of Quantizer::uniform
 };
 
-/// The K's that will be tried, lowest first.
+/// The values of K that will be tried, lowest first.
 std::vector<int64_t> level_candidates(const LevelOptions& options);
 
-/// Measures the network with these quantizers. The entropy and keys are those of layer `of`.
+/// Measures the network with these quantizers; entropy and keys of layer `of`.
 using LevelMeasurement =
     std::function<LevelPoint(const std::vector<std::optional<Quantizer>>& quantizers, size_t of)>;
 
-/// Layer by layer, from the first to the last: the layers before keep the K chosen for them, those
-/// behind stay unquantized. `accuracy` is the network's without quantization.
+/// Chooses layer by layer, from the first to the last. Meanwhile the layers before keep the K
+/// chosen for them, and the layers behind are not quantized. `accuracy` is the network's without
+/// quantization.
 LevelChoice choose_levels(const std::vector<std::string>& layers, double accuracy,
                           const LevelMeasurement& measure, const LevelOptions& options);
 

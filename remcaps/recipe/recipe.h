@@ -9,9 +9,9 @@
 
 #include "remcaps/base/config.h"
 #include "remcaps/capsule/loss.h"
-#include "remcaps/capsule/quantizer.h"
 #include "remcaps/data/dataset.h"
 #include "remcaps/models/model.h"
+#include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {
 

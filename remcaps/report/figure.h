@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "remcaps/base/text.h"
-#include "remcaps/explain/parse_tree_graph.h"
 #include "remcaps/explain/svg.h"
+#include "remcaps/explain/tree_graph.h"
 #include "remcaps/report/shown_runs.h"
 
 namespace remcaps {

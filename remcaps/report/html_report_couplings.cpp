@@ -2,6 +2,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/explain/saliency.h"
+#include "remcaps/ops/quantize.h"
 
 namespace remcaps {
 
@@ -63,7 +64,7 @@ CouplingCodes::CouplingCodes(const std::optional<Quantizer>& quantizer) {
 
 Tensor CouplingCodes::levels_of(const Tensor& quantized_couplings) const {
   if (!quantizer_) return torch::zeros(quantized_couplings.sizes(), torch::kUInt8);
-  return quantizer_->indices(quantized_couplings).to(torch::kCPU, torch::kUInt8);
+  return level_indices(quantized_couplings, *quantizer_).to(torch::kCPU, torch::kUInt8);
 }
 
 Tensor CouplingCodes::encode(const Tensor& levels, const Tensor& couplings) const {

@@ -3,8 +3,8 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/evaluation/evaluate.h"
+#include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/explain/statistics.h"
-#include "remcaps/parse_tree/collector.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/html_report_couplings.h"
 
@@ -102,7 +102,7 @@ nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const Ru
   const LoadedRun& run = shown.run;
   const Quantizers& quantizers = shown.quantizers;
   const BatchSource source = shown.source();
-  ParseTreeCollector collector(*run.model, quantizers);
+  TreeCollector collector(*run.model, quantizers);
   TreeGroups trees(shown.class_quantizer(), shown.classes());
   CouplingStatistics couplings(Quantizer::bins(kHistogramBins));
   ExplorerData explorer(quantizers, static_cast<int64_t>(images.places().size()));

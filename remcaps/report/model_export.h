@@ -13,7 +13,7 @@ struct ModelExport {
   nlohmann::json numbers;
 };
 
-/// Packs the weights (tensors/packed.h), measures the network that the packed file holds, and
+/// Packs the weights (torch/packed.h), measures the network that the packed file holds, and
 /// writes the file and, beside it, its card in Markdown. The run is on the CPU, whose float32 is
 /// every user's; it has the packed weights afterwards. `data_note` says how the data differ from
 /// the official ones. `on_progress` counts images of the test split.

@@ -9,8 +9,8 @@
 #include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/resize.h"
 #include "remcaps/runs/zoo.h"
-#include "remcaps/tensors/packed.h"
 #include "remcaps/torch/compat.h"
+#include "remcaps/torch/packed.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

@@ -1,12 +1,8 @@
 #include "remcaps/runs/metrics.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -83,18 +79,7 @@ MetricsFile::MetricsFile(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 void MetricsFile::append(const EpochRecord& record) {
-  const std::string text = row(record);
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  check(fd >= 0, "{}: cannot append: {}", path_.string(), std::strerror(errno));
-  // One write() of one short row, so that a reader never sees half of it.
-  const ssize_t written = ::write(fd, text.data(), text.size());
-  const int error = written < 0 ? errno : ENOSPC;  // a short write gives no reason
-  const bool whole = written == static_cast<ssize_t>(text.size());
-  const int flush_error = whole && ::fsync(fd) != 0 ? errno : 0;
-  ::close(fd);
-  check(whole, "{}: cannot append: {}", path_.string(), std::strerror(error));
-  check(flush_error == 0, "{}: cannot flush to disk: {}", path_.string(),
-        std::strerror(flush_error));
+  append_to_file(path_, row(record));
 }
 
 void MetricsFile::cut(int64_t rows) {

@@ -54,6 +54,10 @@ void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& s
     check(found != tensors.end(), "{}: tensor {} of {} is missing", source, name, model.name());
     check(found->second.sizes() == target.sizes(), "{}: {} has shape {}; {} expects {}", source,
           name, shape_text(found->second.sizes()), model.name(), shape_text(target.sizes()));
+    check(found->second.scalar_type() == target.scalar_type(),
+          "{}: {} is of type {}; {} expects {}", source, name,
+          c10::toString(found->second.scalar_type()), model.name(),
+          c10::toString(target.scalar_type()));
     if (!found->second.is_floating_point()) continue;
     const int64_t bad = torch::isfinite(found->second).logical_not().sum().item<int64_t>();
     check(bad == 0, "{}: {} of the {} values of {} are not finite", source, bad,

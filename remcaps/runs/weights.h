@@ -7,7 +7,7 @@
 
 #include "remcaps/models/model.h"
 #include "remcaps/recipe/recipe.h"
-#include "remcaps/tensors/packed.h"
+#include "remcaps/torch/packed.h"
 
 namespace remcaps {
 
@@ -15,7 +15,7 @@ namespace remcaps {
 TensorMap weights_of(const CapsNet& model);
 
 /// Copies tensors into a network. Error, naming `source`, if a tensor is missing, unknown, has
-/// another shape or is not finite. The network does not change then.
+/// another shape or type, or is not finite. The network does not change then.
 void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source);
 
 /// The metadata of a weights file: enough to use it without its run folder.

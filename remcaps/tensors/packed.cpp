@@ -1,6 +1,11 @@
 #include "remcaps/tensors/packed.h"
 
 #include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
@@ -10,105 +15,130 @@ namespace remcaps {
 namespace {
 
 using nlohmann::json;
-using torch::Tensor;
+using Shapes = std::map<std::string, std::vector<int64_t>>;
 
-constexpr const char* kShapes = "packed";  // metadata: {name: shape} of every tensor with a bitmap
-constexpr int64_t kBits = 8;
+constexpr const char* kShapes = "packed";
+constexpr size_t kBits = 8;
 
-Tensor bit_values() {
-  return torch::pow(2, torch::arange(kBits)).to(torch::kUInt8);  // 1, 2, 4, ..., 128
-}
-
-int64_t bitmap_bytes(int64_t places) {
+size_t bitmap_bytes(size_t places) {
   return (places + kBits - 1) / kBits;
 }
 
-Tensor to_bitmap(const Tensor& marked) {  // bool [n] -> uint8 [ceil(n / 8)]
-  Tensor padded = torch::zeros({bitmap_bytes(marked.numel()) * kBits}, torch::kUInt8);
-  padded.slice(0, 0, marked.numel()).copy_(marked);
-  return (padded.view({-1, kBits}) * bit_values()).sum(1, /*keepdim=*/false, torch::kUInt8);
+bool is_marked(std::span<const std::byte> bits, size_t place) {
+  return (std::to_integer<unsigned>(bits[place / kBits]) >> (place % kBits) & 1) != 0;
 }
 
-Tensor from_bitmap(const Tensor& bytes) {  // uint8 [n] -> bool [8 n]
-  return bytes.unsqueeze(1).bitwise_and(bit_values()).ne(0).flatten();
+// Neither +0 nor -0.
+bool is_nonzero(uint16_t half) {
+  return (half & 0x7fff) != 0;
+}
+
+// Half precision: 1 bit of sign, 5 of exponent (bias 15), 10 of fraction.
+float to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
+  if (exponent == 0) {  // zero, or too small for an exponent: a multiple of 2^-24
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+std::vector<uint16_t> halves_of(const TensorView& tensor) {
+  std::vector<uint16_t> halves(tensor.bytes.size() / sizeof(uint16_t));
+  if (!halves.empty()) std::memcpy(halves.data(), tensor.bytes.data(), tensor.bytes.size());
+  return halves;
+}
+
+FloatTensor dense_floats(const TensorView& tensor) {
+  const std::vector<uint16_t> halves = halves_of(tensor);
+  FloatTensor result{tensor.shape, std::vector<float>(halves.size())};
+  std::transform(halves.begin(), halves.end(), result.values.begin(), to_float);
+  return result;
 }
 
 // Takes the parts of one tensor out of `tensors` and puts them together.
-Tensor unpack(TensorMap& tensors, const std::string& name, const std::vector<int64_t>& shape,
-              const std::string& source) {
+FloatTensor sparse_floats(TensorViews& tensors, const std::string& name,
+                          const std::vector<int64_t>& shape, const std::string& source) {
   const auto take = [&](const std::string& part) {
     const auto found = tensors.extract(part);
     check(!found.empty(), "{}: its packed tensor {} has no {}", source, name, part);
     return found.mapped();
   };
-  const Tensor bits = take(name + ".bits"), values = take(name + ".values");
+  const TensorView bits = take(name + ".bits"), values = take(name + ".values");
   int64_t places = 1;
   for (const int64_t size : shape) {
     check(size > 0 && size <= (int64_t{1} << 40) / places, "{}: {} cannot have the shape [{}]",
           source, name, fmt::join(shape, ", "));
     places *= size;
   }
-  check(bits.scalar_type() == torch::kUInt8 && bits.dim() == 1 &&
-            bits.numel() == bitmap_bytes(places),
-        "{}: the bitmap of {} has {} bytes; expected {}", source, name, bits.numel(),
-        bitmap_bytes(places));
-  const Tensor marked = from_bitmap(bits);
-  const int64_t expected = marked.slice(0, 0, places).sum().item<int64_t>();
-  check(values.is_floating_point() && values.dim() == 1 && values.numel() == expected &&
-            !marked.slice(0, places).any().item<bool>(),
-        "{}: {} has {} values; its bitmap marks {}", source, name, values.numel(),
-        marked.sum().item<int64_t>());
-  return torch::zeros({places})
-      .masked_scatter_(marked.slice(0, 0, places), values.to(torch::kFloat32))
-      .view(shape);
+  const auto count = static_cast<size_t>(places);
+  check(bits.type == ElementType::kUInt8 && bits.shape.size() == 1 &&
+            bits.bytes.size() == bitmap_bytes(count),
+        "{}: the bitmap of {} has {} bytes; expected {}", source, name, bits.bytes.size(),
+        bitmap_bytes(count));
+  check(values.type == ElementType::kFloat16, "{}: {}.values is {}; expected F16", source, name,
+        type_name(values.type));
+  size_t marked = 0, beyond = 0;
+  for (size_t place = 0; place < bits.bytes.size() * kBits; ++place)
+    if (is_marked(bits.bytes, place)) ++(place < count ? marked : beyond);
+  const std::vector<uint16_t> halves = halves_of(values);
+  check(values.shape.size() == 1 && halves.size() == marked && beyond == 0,
+        "{}: {} has {} values; its bitmap marks {}", source, name, halves.size(), marked + beyond);
+  FloatTensor result{shape, std::vector<float>(count)};
+  auto next = halves.begin();
+  for (size_t place = 0; place < count; ++place)
+    if (is_marked(bits.bytes, place)) result.values[place] = to_float(*next++);
+  return result;
+}
+
+Shapes parse_shapes(const std::string& text, const std::string& source) {
+  try {
+    return json::parse(text).get<Shapes>();
+  } catch (const json::exception&) {
+    fail("{}: its metadata \"{}\" does not give shapes by name", source, kShapes);
+  }
 }
 
 }  // namespace
 
-PackedTensors pack_tensors(const TensorMap& tensors) {
-  PackedTensors packed;
-  json shapes = json::object();
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.is_floating_point() || tensor.numel() == 0) {
-      packed.tensors[name] = tensor.cpu();
-      continue;
-    }
-    const Tensor half = tensor.detach().cpu().to(torch::kFloat16).contiguous();
-    check(torch::isfinite(half).all().item<bool>(),
-          "{}: a value of {:g} does not fit half precision", name,
-          tensor.abs().max().item<double>());
-    const Tensor flat = half.flatten(), marked = flat.ne(0);
-    const int64_t zeros = flat.numel() - marked.sum().item<int64_t>();
-    if (2 * zeros <= bitmap_bytes(flat.numel())) {  // the bitmap would cost more than it saves
-      packed.tensors[name] = half;
-      continue;
-    }
-    packed.tensors[name + ".bits"] = to_bitmap(marked);
-    packed.tensors[name + ".values"] = flat.masked_select(marked);
-    shapes[name] = half.sizes().vec();
+std::optional<SparseHalves> pack_halves(std::span<const uint16_t> halves) {
+  const auto kept = static_cast<size_t>(std::count_if(halves.begin(), halves.end(), is_nonzero));
+  const size_t saved = (halves.size() - kept) * sizeof(uint16_t);
+  if (saved <= bitmap_bytes(halves.size())) return std::nullopt;
+  SparseHalves packed;
+  packed.bits.resize(bitmap_bytes(halves.size()));
+  packed.values.reserve(kept);
+  for (size_t place = 0; place < halves.size(); ++place) {
+    if (!is_nonzero(halves[place])) continue;
+    packed.bits[place / kBits] |= static_cast<uint8_t>(1U << place % kBits);
+    packed.values.push_back(halves[place]);
   }
-  packed.metadata[kShapes] = json_text(shapes);
   return packed;
 }
 
-TensorMap unpack_tensors(const PackedTensors& packed, const std::string& source) {
-  TensorMap tensors = packed.tensors;
-  const auto found = packed.metadata.find(kShapes);
-  if (found == packed.metadata.end()) return tensors;
-  std::map<std::string, std::vector<int64_t>> shapes;
-  try {
-    shapes = json::parse(found->second).get<decltype(shapes)>();
-  } catch (const json::exception&) {
-    fail("{}: its metadata \"{}\" does not give shapes by name", source, kShapes);
-  }
-  for (const auto& [name, shape] : shapes) tensors[name] = unpack(tensors, name, shape, source);
-  for (auto& [name, tensor] : tensors)
-    if (tensor.scalar_type() == torch::kFloat16) tensor = tensor.to(torch::kFloat32);
-  return tensors;
+Metadata packed_metadata(const Shapes& shapes) {
+  return {{kShapes, json_text(json(shapes))}};
 }
 
-TensorMap load_unpacked(const SafetensorsFile& file) {
-  return unpack_tensors({file.load_all(), file.metadata()}, file.path().string());
+UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
+                       const std::string& source) {
+  UnpackedTensors unpacked;
+  unpacked.others = tensors;
+  const auto shapes = metadata.find(kShapes);
+  if (shapes == metadata.end()) return unpacked;  // not packed: half precision stays what it is
+  for (const auto& [name, shape] : parse_shapes(shapes->second, source))
+    unpacked.floats[name] = sparse_floats(unpacked.others, name, shape, source);
+  for (auto tensor = unpacked.others.begin(); tensor != unpacked.others.end();) {
+    if (tensor->second.type != ElementType::kFloat16) {
+      ++tensor;
+      continue;
+    }
+    unpacked.floats.emplace(tensor->first, dense_floats(tensor->second));
+    tensor = unpacked.others.erase(tensor);
+  }
+  return unpacked;
 }
 
 }  // namespace remcaps

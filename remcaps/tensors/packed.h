@@ -1,26 +1,43 @@
-// Trained weights in little space.
+// Trained weights in little space: half precision, and a bitmap in place of zeros.
 #pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
 
-/// Tensors as packed files hold them, and the metadata that says how to read them.
-struct PackedTensors {
-  TensorMap tensors;
-  Metadata metadata;
+/// A tensor with many zeros: the values that are not zero, in order, and a bitmap of all places.
+/// Weight 8 k + b is bit b of byte k. A file holds the two as `<name>.values` and `<name>.bits`.
+struct SparseHalves {
+  std::vector<uint8_t> bits;
+  std::vector<uint16_t> values;  ///< half precision
 };
 
-/// Floating-point tensors in half precision. Of one with many zeros only the others are kept, in
-/// order, as `<name>.values`, behind a bitmap of all its places, `<name>.bits`: weight 8 k + b is
-/// bit b of byte k. Other types stay as they are. Error: a value beyond half precision's 65,504.
-PackedTensors pack_tensors(const TensorMap& tensors);
+/// Leaves the zeros out. Nothing if that would take more space than the values themselves.
+std::optional<SparseHalves> pack_halves(std::span<const uint16_t> halves);
 
-/// The reverse, float32 again; tensors that were never packed are left as they are. Error names
-/// `source` where bitmaps, values and shapes do not go together.
-TensorMap unpack_tensors(const PackedTensors& packed, const std::string& source);
+/// The metadata of a packed file: the shape of each tensor that has a bitmap.
+Metadata packed_metadata(const std::map<std::string, std::vector<int64_t>>& shapes);
 
-/// All tensors of a file, packed or not.
-TensorMap load_unpacked(const SafetensorsFile& file);
+/// A tensor of float32 with memory of its own, row-major.
+struct FloatTensor {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+};
+
+/// The tensors of a file, packed or not, as they were before packing.
+struct UnpackedTensors {
+  std::map<std::string, FloatTensor> floats;  ///< what the file holds in half precision
+  TensorViews others;                         ///< all other tensors, as the file holds them
+};
+
+/// Error names `source` if bitmaps, values and shapes do not fit together.
+UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
+                       const std::string& source);
 
 }  // namespace remcaps

@@ -67,9 +67,9 @@ void set_tf32(bool on) {
 }
 
 void set_deterministic(bool on) {
-  // cuBLAS reads these when it first computes. Without the first its products may differ from run
-  // to run, and libtorch refuses them. Otherwise the 32 MiB that libtorch would keep for each of
-  // cuBLAS and cuBLASLt are more than a capsule network's products use.
+  // cuBLAS reads these when it first computes. Deterministic products need the first setting;
+  // without it libtorch refuses them. The other settings save memory: libtorch would keep 32 MiB
+  // each for cuBLAS and cuBLASLt, more than a capsule network's products use.
   if (on) {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   } else {

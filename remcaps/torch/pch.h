@@ -1,7 +1,7 @@
-// Precompiled for every target: the torch headers nearly every file needs, and the standard
-// library. A source file still includes what it uses; this only makes that free. Templates that a
-// precompiled header leaves to be instantiated cost seconds in EVERY file: torch's layers (conv.h,
-// linear.h, ...) stay out, for the few files that use them to include.
+// Precompiled for every target: the torch headers that nearly every file needs, and the standard
+// library. A source file still includes what it uses; this only makes it faster. The headers of
+// torch's layers (conv.h, linear.h, ...) are not here: their templates would cost seconds in EVERY
+// file, and few files use them.
 #pragma once
 
 #include <torch/autograd.h>

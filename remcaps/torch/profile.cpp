@@ -16,12 +16,12 @@ namespace fs = std::filesystem;
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
-// Beside the file itself, where `path` is a link to it.
+// Beside the file. If `path` is a link, beside the file it leads to.
 fs::path unfinished(const fs::path& path) {
   return fs::weakly_canonical(path).string() + ".tmp";
 }
 
-// Whether a trace of `work` is in unfinished(path) now; the profiler itself does not always say.
+// Whether a trace of `work` is in unfinished(path) now. The profiler does not always tell.
 bool save_profile(const fs::path& path, const std::set<ActivityType>& activities,
                   const std::function<void()>& work) {
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
@@ -44,7 +44,7 @@ void prepare_profile(const fs::path& path) {
   try {
     written = save_profile(path, {ActivityType::CPU}, [] {});
   } catch (const c10::Error&) {
-    // A libtorch without Kineto knows only when it is to save.
+    // A libtorch without Kineto reports that only here.
   }
   std::error_code ignored;
   fs::remove(unfinished(path), ignored);

@@ -8,12 +8,12 @@
 
 namespace remcaps {
 
-/// For a timeline of work that comes later: UsageError where this libtorch was built without its
-/// profiler (Kineto), as Debian's is, and Error says what stands in the file's way.
+/// For a timeline that will be written later. UsageError if this libtorch was built without its
+/// profiler (Kineto), as Debian's is; Error if the file cannot be written.
 void prepare_profile(const std::filesystem::path& path);
 
-/// Runs `work` and writes what it called, and on a GPU its kernels, as a Chrome trace (JSON), which
-/// Perfetto and chrome://tracing open. Error where the file cannot be written.
+/// Runs `work` and writes the operations it called, on a GPU with their kernels, as a Chrome trace
+/// (JSON) for Perfetto or chrome://tracing. Error if the file cannot be written.
 void write_profile(const std::filesystem::path& path, torch::Device device,
                    const std::function<void()>& work);
 

@@ -5,8 +5,8 @@ namespace {
 
 constexpr int64_t kMask = 0xffffffff;
 
-// (h * multiplier) mod 2^32 on int64 tensors: the product of two 32-bit numbers wraps modulo 2^64,
-// which leaves its low 32 bits right.
+// (h * multiplier) mod 2^32 on int64 tensors. The product wraps modulo 2^64; its low 32 bits are
+// right.
 torch::Tensor multiply32(const torch::Tensor& h, uint32_t multiplier) {
   return h.mul(static_cast<int64_t>(multiplier)).bitwise_and(kMask);
 }

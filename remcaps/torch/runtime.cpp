@@ -3,17 +3,14 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <malloc.h>
-#include <sched.h>
 #include <strings.h>
 #include <torch/version.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <climits>
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
@@ -21,13 +18,12 @@
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {
-namespace fs = std::filesystem;
 
 namespace {
 
 constexpr const char* kReexecuted = "REMCAPS_REEXECUTED";
 
-// Finds the OpenBLAS that is already in the process, whatever loaded it.
+// A function of the OpenBLAS that is already loaded, whoever loaded it.
 void* openblas_symbol(const char* name) {
   if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   for (const char* library : {"libblas.so.3", "libopenblas.so.0"})
@@ -44,8 +40,8 @@ void use_all_cores() {
   at::set_num_threads(usable_cores());
 }
 
-// Tensors of some megabytes come and go with every step: memory that is free stays with the
-// process, which would otherwise have its pages zeroed and mapped anew each time.
+// Every step allocates and frees tensors of some megabytes. Freed memory stays with the process:
+// otherwise the kernel would map and zero the pages again each time.
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most glibc takes
@@ -53,65 +49,7 @@ void keep_freed_memory() {
 #endif
 }
 
-// CPUs the process may run on; 0 where that cannot be found out.
-int allowed_cores() {
-  // The kernel wants room for all the CPUs it could have, which may be more than a cpu_set_t holds.
-  constexpr int kMost = 1 << 20;
-  for (int cpus = CPU_SETSIZE; cpus <= kMost; cpus *= 2) {
-    std::vector<cpu_set_t> sets(static_cast<size_t>(cpus / CPU_SETSIZE));
-    const size_t bytes = sets.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, sets.data()) == 0) return CPU_COUNT_S(bytes, sets.data());
-    if (errno != EINVAL) return 0;
-  }
-  return 0;
-}
-
-// Quota and period of one control group; the quota "max" (version 2) or -1 (version 1) is none.
-std::optional<int> cores_of(std::istream&& quota, std::istream&& period) {
-  int64_t each = 0, of = 0;
-  if (!(quota >> each) || each <= 0 || !(period >> of) || of <= 0) return std::nullopt;
-  return static_cast<int>(std::min<int64_t>(each / of + (each % of > 0), INT_MAX));
-}
-
-std::optional<int> cores_of_group(const fs::path& group) {
-  std::ifstream both(group / "cpu.max");  // "200000 100000"
-  std::string quota, period;
-  if (both >> quota >> period)
-    return cores_of(std::istringstream(quota), std::istringstream(period));
-  return cores_of(std::ifstream(group / "cpu.cfs_quota_us"),
-                  std::ifstream(group / "cpu.cfs_period_us"));
-}
-
 }  // namespace
-
-std::optional<int> group_cores(const fs::path& groups, const fs::path& own) {
-  std::optional<int> least;
-  // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b". What limits a group limits those below it.
-  std::ifstream in(own);
-  for (std::string line; std::getline(in, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool unified = controllers == ",,";
-    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
-    fs::path group = unified ? groups : groups / "cpu";
-    const auto limit = [&] {
-      const auto cores = cores_of_group(group);
-      if (cores) least = std::min(least.value_or(*cores), *cores);
-    };
-    limit();
-    for (const fs::path& step : fs::path(line.substr(second + 1)).relative_path()) {
-      group /= step;
-      limit();
-    }
-  }
-  return least;
-}
-
-int usable_cores() {
-  const int allowed = std::max(1, allowed_cores());
-  return std::min(allowed, group_cores("/sys/fs/cgroup", "/proc/self/cgroup").value_or(allowed));
-}
 
 std::string current_blas_core() {
   using CoreName = char* (*)();
@@ -143,9 +81,10 @@ void prepare_process(char** argv) {
     setenv("OPENBLAS_CORETYPE", core.c_str(), 1);
     setenv(kReexecuted, "1", 1);
     execv("/proc/self/exe", argv);
-    // Where that is not possible the program still works, only slower.
+    // If that is not possible, the program still works, only slower.
     unsetenv("OPENBLAS_CORETYPE");
   }
+  std::signal(SIGXFSZ, SIG_IGN);
   keep_freed_memory();
   use_all_cores();
 }
@@ -159,17 +98,6 @@ std::string prepare_embedded() {
       "the "
       "environment (matrix products are several times faster)",
       current_blas_core(), core);
-}
-
-std::string simd_level() {
-  std::string level = "sse2";
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") != 0) level = "avx2";
-  if (cpu_has_avx512()) level = "avx512";
-#elif defined(__aarch64__)
-  level = "neon";
-#endif
-  return cpu_has_amx() ? level + "+amx" : level;
 }
 
 std::string default_device() {

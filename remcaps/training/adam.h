@@ -10,7 +10,7 @@
 #include "remcaps/ops/kernel_path.h"
 #include "remcaps/ops/update.h"
 #include "remcaps/pruning/update_rule.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 

@@ -56,7 +56,7 @@ void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, co
 
 RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner& pruner,
                        EpochSums& sums) {
-  const SafetensorsFile file(path);
+  const TensorFile file(path);
   check_format(file, kStateFormat);
   const TensorMap tensors = file.load_all();
   const json values = metadata_json(file, "progress");

@@ -61,8 +61,10 @@ void TrainingDisplay::end_epoch(const EpochRecord& record, bool improved) {
   if (record.test_accuracy) line += fmt::format("  test acc {:.2f} %", *record.test_accuracy * 100);
   if (record.sparsity > 0) line += fmt::format("  sparsity {:.2f} %", record.sparsity * 100);
   if (record.entropy) line += fmt::format("  entropy {:.2f} bits", *record.entropy);
-  line += fmt::format("  {}  {:.0f} img/s", human_seconds(seconds),
-                      static_cast<double>(images_) / std::max(train_seconds_, 1e-9));
+  line += "  " + human_seconds(seconds);
+  if (images_ > 0)  // none if the run was stopped after its last step, in the search
+    line += fmt::format("  {:.0f} img/s",
+                        static_cast<double>(images_) / std::max(train_seconds_, 1e-9));
   if (epochs_ > epoch_ + 1)
     line += fmt::format("  {} left",
                         human_seconds(seconds * static_cast<double>(epochs_ - epoch_ - 1)));

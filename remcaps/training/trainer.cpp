@@ -214,10 +214,9 @@ void Trainer::stop_not_finite(int64_t position) {
   const std::string where =
       find_nonfinite(*model_, batch, [&] { step_->make_gradients(batch, progress_.epoch); });
   fail(
-      "loss is not finite at step {} (epoch {}); first not finite: {}; last good checkpoint: {} "
+      "loss is not finite at epoch {}, step {}; first not finite: {}; last good checkpoint: {} "
       "({})",
-      progress_.step - progress_.position + position, progress_.epoch + 1, where,
-      folder_.state().string(), last_saved_);
+      progress_.epoch + 1, position + 1, where, folder_.state().string(), last_saved_);
 }
 
 void Trainer::stop_if_interrupted() {
@@ -321,10 +320,11 @@ void Trainer::validate(EpochRecord& record) {
   if (!std::isfinite(result.batch_mean_loss)) {
     const Batch batch = validation_->evaluation_batch(0, options.batch);
     fail(
-        "validation loss is not finite after epoch {} (step {}); first not finite: {}; last good "
-        "checkpoint: {} ({})",
-        progress_.epoch + 1, progress_.step, find_nonfinite(*model_, batch, [] {}),
-        folder_.state().string(), last_saved_);
+        "validation loss is not finite after epoch {}; first not finite: {}; last good checkpoint: "
+        "{} "
+        "({})",
+        progress_.epoch + 1, find_nonfinite(*model_, batch, [] {}), folder_.state().string(),
+        last_saved_);
   }
   record.validation_loss = result.batch_mean_loss;
   record.validation_accuracy = progress_.validation_accuracy = result.accuracy;
@@ -402,8 +402,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.steps = progress_.step;
   summary.best_validation_loss = progress_.best_loss;
   summary.seconds = seconds();
-  if (!last)
-    load_weights(*model_, SafetensorsFile(folder_.best()).load_all(), folder_.best().string());
+  if (!last) load_weights(*model_, TensorFile(folder_.best()).load_all(), folder_.best().string());
   const EvaluateOptions options = evaluation_options(recipe_, summary.checkpoint_epoch, device_);
   if (test_ != nullptr)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);

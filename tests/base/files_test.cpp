@@ -1,5 +1,6 @@
 #include "remcaps/base/files.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,15 +8,72 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <csignal>
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <utility>
 
 #include "remcaps/base/error.h"
 #include "tests/temporary_folder.h"
+
+namespace {
+// Takes the place of write() below, if set.
+std::function<ssize_t(int, const void*, size_t)> write_instead;
+
+ssize_t real_write(int descriptor, const void* bytes, size_t size) {
+  using Function = ssize_t (*)(int, const void*, size_t);
+  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "write"));
+  return real(descriptor, bytes, size);
+}
+}  // namespace
+
+// Replaces the C library's function in this program.
+extern "C" ssize_t write(int descriptor, const void* bytes, size_t size) {
+  return write_instead ? write_instead(descriptor, bytes, size)
+                       : real_write(descriptor, bytes, size);
+}
 
 namespace remcaps {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Writes at most `piece` bytes at a time, is interrupted before each piece, and fails with `error`
+/// after `room` bytes.
+class TroubledWrites {
+ public:
+  explicit TroubledWrites(size_t piece, size_t room = 1 << 30, int error = ENOSPC) {
+    write_instead = [=, room = room, interrupt = true](int descriptor, const void* bytes,
+                                                       size_t size) mutable -> ssize_t {
+      if (std::exchange(interrupt, !interrupt)) {
+        errno = EINTR;
+        return -1;
+      }
+      if (room == 0) {
+        errno = error;
+        return -1;
+      }
+      const ssize_t written = real_write(descriptor, bytes, std::min({size, piece, room}));
+      room -= static_cast<size_t>(written);
+      return written;
+    };
+  }
+  ~TroubledWrites() { write_instead = nullptr; }
+};
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+int mode_of(const fs::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<int>(status.st_mode & 07777) : -1;
+}
 
 int entries(const fs::path& folder) {
   return static_cast<int>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
@@ -45,17 +103,100 @@ TEST(WriteAtomically, AFailureLeavesTheOldFileAndNothingElse) {
 TEST(WriteAtomically, AFullDiskLeavesTheOldFileAndNothingElse) {
   testing::TemporaryFolder folder;
   write_atomically(folder / "a", "old");
-  // A file-size limit makes write() fail just as a full disk does.
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit tiny{4096, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tiny), 0);
-  EXPECT_THROW(write_atomically(folder / "a", std::string(1 << 20, 'x')), Error);
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
+  const TroubledWrites full(1 << 20, /*room=*/4096);
+  EXPECT_EQ(message_of([&] { write_atomically(folder / "a", std::string(1 << 20, 'x')); }),
+            (folder / "a").string() + ": writing failed: No space left on device");
   EXPECT_EQ(read_file(folder / "a"), "old");
   EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WriteAtomically, ALimitOfFileSizesIsAnErrorAndDoesNotEndTheProcess) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit tiny{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tiny), 0);
+  const std::string error =
+      message_of([&] { write_atomically(folder / "a", std::string(1 << 20, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(error, (folder / "a").string() + ": writing failed: File too large");
+  EXPECT_EQ(read_file(folder / "a"), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WriteAtomically, GoesOnAfterInterruptionsAndShortWrites) {
+  testing::TemporaryFolder folder;
+  std::string text;
+  for (int number = 0; number < 50'000; ++number) text += std::to_string(number) + ' ';
+  {
+    const TroubledWrites troubled(1000);
+    write_atomically(folder / "whole", text);
+    write_atomically(folder / "pieces", [&](std::ostream& out) {
+      for (size_t at = 0; at < text.size(); at += 7) out << text.substr(at, 7);
+    });
+  }
+  EXPECT_EQ(read_file(folder / "whole"), text);
+  EXPECT_EQ(read_file(folder / "pieces"), text);
+}
+
+TEST(WriteAtomically, AReplacedFileKeepsItsPermissionsAndANewOneFollowsTheUmask) {
+  testing::TemporaryFolder folder;
+  const mode_t before = ::umask(027);
+  write_atomically(folder / "new", "text");
+  for (const int mode : {0600, 0666, 0444}) {
+    write_atomically(folder / "old", "text");
+    ASSERT_EQ(::chmod((folder / "old").c_str(), static_cast<mode_t>(mode)), 0);
+    write_atomically(folder / "old", "other text");
+    EXPECT_EQ(mode_of(folder / "old"), mode);
+  }
+  ::umask(before);
+  EXPECT_EQ(mode_of(folder / "new"), 0640);
+}
+
+TEST(WriteAtomically, NobodyCanKnowTheNameOfTheTemporaryFile) {
+  testing::TemporaryFolder folder;
+  const auto name_while_writing = [&] {
+    std::string name;
+    write_atomically(folder / "a", [&](std::ostream&) {
+      for (const auto& entry : fs::directory_iterator(folder.path()))
+        if (entry.path().extension() == ".tmp") name = entry.path().filename().string();
+    });
+    return name;
+  };
+  const std::string first = name_while_writing();
+  EXPECT_THAT(first, ::testing::StartsWith("."));
+  EXPECT_NE(first, name_while_writing());
+}
+
+TEST(WriteAtomically, TakesTheLongestNameOfTheFileSystem) {
+  testing::TemporaryFolder folder;
+  const fs::path path = folder / std::string(255, 'n');
+  write_atomically(path, "text");
+  EXPECT_EQ(read_file(path), "text");
+}
+
+TEST(AppendToFile, GoesOnAfterInterruptionsAndShortWrites) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old\n");
+  {
+    const TroubledWrites troubled(3);
+    append_to_file(folder / "a", "a new row\n");
+  }
+  EXPECT_EQ(read_file(folder / "a"), "old\na new row\n");
+}
+
+TEST(AppendToFile, AFailureLeavesNoHalfRow) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old\n");
+  {
+    const TroubledWrites troubled(3, /*room=*/5, EIO);
+    EXPECT_EQ(message_of([&] { append_to_file(folder / "a", "a new row\n"); }),
+              (folder / "a").string() + ": cannot append: Input/output error");
+  }
+  EXPECT_EQ(read_file(folder / "a"), "old\n");
+  EXPECT_THAT(message_of([&] { append_to_file(folder / "missing", "row"); }),
+              ::testing::HasSubstr("missing: cannot append: No such file"));
 }
 
 TEST(WriteAtomically, APipeIsWrittenToAndStaysOne) {
@@ -100,21 +241,19 @@ TEST(PrepareOutput, MakesTheFolderAndNamesWhatStandsInTheWay) {
 
 TEST(WriteAtomically, AMissingFolderIsOneClearLine) {
   testing::TemporaryFolder folder;
-  try {
-    write_atomically(folder / "no/such/file", "text");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("no/such/file: cannot write: No such file"));
-  }
+  EXPECT_THAT(message_of([&] { write_atomically(folder / "no/such/file", "text"); }),
+              ::testing::HasSubstr("no/such/file: cannot write: No such file"));
 }
 
 TEST(ReadFile, NamesTheFile) {
-  try {
-    read_file("/no/such/file");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "/no/such/file: cannot read: No such file or directory");
-  }
+  EXPECT_EQ(message_of([] { read_file("/no/such/file"); }),
+            "/no/such/file: cannot read: No such file or directory");
+}
+
+TEST(ReadFile, AnErrorOfTheDiskIsOneClearLine) {
+  // Nothing is mapped at address 0: reading there is an I/O error.
+  EXPECT_EQ(message_of([] { read_file("/proc/self/mem"); }),
+            "/proc/self/mem: reading failed: Input/output error");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(MarginLoss, RefusesLabelsOfAnotherBatch) {
 }
 
 TEST(GoldenMarginLoss, EqualsThePublishedOneAtBothMargins) {
-  const SafetensorsFile rules = testing::GoldenCase::rules();
+  const TensorFile rules = testing::GoldenCase::rules();
   const Tensor activations = rules.load("margin/activations"), labels = rules.load("margin/labels");
   EXPECT_NEAR(margin_loss(activations, labels).item<double>(),
               rules.load("margin/loss").item<double>(), 1e-6);

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 namespace {
@@ -45,7 +45,7 @@ TEST_F(RemCommands, EntropyOfEvalEntropyCouplingsAndDictionaryAgree) {
   expect_one_line(remcaps({"couplings", run_, "--device", "cpu", "--out", "runs"}), 1,
                   "runs: a folder; expected a file to write");
   object({"couplings", run_, "--device", "cpu", "--out", "couplings.safetensors", "--json"});
-  const SafetensorsFile file(folder_ / "couplings.safetensors");
+  const TensorFile file(folder_ / "couplings.safetensors");
   const torch::Tensor levels = file.load("levels"), predictions = file.load("predictions");
   std::map<int64_t, std::map<std::vector<uint8_t>, int64_t>> dictionary;
   for (int64_t row = 0; row < levels.size(0); ++row) {
@@ -68,7 +68,7 @@ TEST_F(RemCommands, EntropyOfEvalEntropyCouplingsAndDictionaryAgree) {
   const double right = predictions.eq(file.load("labels")).to(torch::kDouble).mean().item<double>();
   EXPECT_NEAR(entropy.at("accuracy_quantized"), right, 1e-9);
 
-  const SafetensorsFile saved(folder_ / "new/dictionary.safetensors");
+  const TensorFile saved(folder_ / "new/dictionary.safetensors");
   EXPECT_EQ(saved.load("counts").sum().item<int64_t>(), levels.size(0));
 }
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace remcaps::testing {

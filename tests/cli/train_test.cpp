@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "remcaps/ops/convolution.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace remcaps::testing {
@@ -152,7 +152,7 @@ TEST_F(TrainedRun, FinishedRunCanBeExtended) {
 
 TEST_F(TrainedRun, DamagedCheckpointIsOneLine) {
   const fs::path best = fs::path(run_) / "best.safetensors";
-  const SafetensorsFile file(best);
+  const TensorFile file(best);
   const TensorMap whole = file.load_all();
   const auto save = [&](const std::string& name, TensorMap tensors) {
     save_safetensors(folder_ / name, tensors, file.metadata());

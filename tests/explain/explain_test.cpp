@@ -5,7 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/data/formats/image_file.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 #include "tests/explain/tiny_run.h"
 
 namespace remcaps {
@@ -86,7 +86,7 @@ TEST_F(ExplainImage, SomeImagesOfASplitAreAmongThemselvesWhatTheyAreAmongAll) {
 TEST_F(ExplainImage, TheRawMapIsThatOfTheFormula) {
   const std::string folder = runs_.on_grid();
   explain(folder, {.saliency = true});
-  const SafetensorsFile saved(file("-saliency.safetensors"));
+  const TensorFile saved(file("-saliency.safetensors"));
   EXPECT_EQ(saved.metadata().at("layer"), "class");
   const torch::Tensor map = saved.load("map"), cells = saved.load("cells.0");
   EXPECT_EQ(map.sizes(), (std::vector<int64_t>{18, 18}));
@@ -151,7 +151,7 @@ TEST_F(ExplainImage, ConvolutionalCapsulesShowTheirOwnGridAndThePrimaryOne) {
                  "class_dim: 4}");
   explain(folder, {.saliency = true});
   const auto cells_of = [&] {
-    return SafetensorsFile(file("-saliency.safetensors")).shape("cells.0");
+    return TensorFile(file("-saliency.safetensors")).tensor("cells.0").shape;
   };
   const std::vector<int64_t> upper = cells_of();
   explain(folder, {.saliency = true, .layer = "conv_caps"});
@@ -165,7 +165,7 @@ TEST_F(ExplainImage, DeepCapsCombinesItsTwoGrids) {
       runs_.make("deep", "{name: deepcaps, conv_channels: 4, types: 2, class_dim: 4}",
                  "quantize: {levels: [0, 11]}");
   explain(folder, {.saliency = true});
-  const SafetensorsFile saved(file("-saliency.safetensors"));
+  const TensorFile saved(file("-saliency.safetensors"));
   EXPECT_TRUE(saved.contains("cells.1"));
   EXPECT_EQ(saved.load("map").sizes(), (std::vector<int64_t>{18, 18}));
 }

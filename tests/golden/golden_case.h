@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps::testing {
 
@@ -29,9 +29,9 @@ class GoldenCase {
   }
 
   /// The file without a network: outputs of the published rules on fixed numbers.
-  static SafetensorsFile rules() { return SafetensorsFile(folder() / "rules.safetensors"); }
+  static TensorFile rules() { return TensorFile(folder() / "rules.safetensors"); }
 
-  const SafetensorsFile& file() const { return file_; }
+  const TensorFile& file() const { return file_; }
   bool contains(const std::string& tensor) const { return file_.contains(tensor); }
   Tensor load(const std::string& tensor) const { return file_.load(tensor); }
 
@@ -104,7 +104,7 @@ class GoldenCase {
   }
 
  private:
-  SafetensorsFile file_;
+  TensorFile file_;
   std::string salt_;
   nlohmann::json parameters_;
 };

@@ -9,7 +9,7 @@
 #include "remcaps/models/dr_capsnet.h"
 #include "remcaps/models/eff_capsnet.h"
 #include "remcaps/models/resnet18_capsnet.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 #include "tests/models/make.h"
 #include "tests/temporary_folder.h"
 

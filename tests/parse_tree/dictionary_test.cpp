@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 #include <string>
 
 #include "remcaps/base/error.h"
@@ -65,23 +64,6 @@ TEST(Dictionary, KnowsTheBitsInWhichTheKeysOfAClassDiffer) {
   EXPECT_TRUE(dictionary.varying_bits(1).empty());
   EXPECT_EQ(dictionary.varying_bits(2), std::string(3, '\0'));
   EXPECT_THROW(dictionary.add(2, "xy"), Error);
-}
-
-TEST(Dictionary, HashesOfSimilarKeysDiffer) {
-  std::set<std::pair<uint64_t, uint64_t>> seen;
-  for (int length = 0; length < 40; ++length) {
-    const std::string zeros(length, '\0');
-    const KeyHash hash = hash_key(zeros);
-    EXPECT_TRUE(seen.insert({hash.low, hash.high}).second) << length;
-    for (int at = 0; at < length; ++at) {
-      std::string key = zeros;
-      key[at] = 1;
-      const KeyHash other = hash_key(key);
-      EXPECT_TRUE(seen.insert({other.low, other.high}).second);
-      EXPECT_NE(other.low, hash.low);
-      EXPECT_NE(other.high, hash.high);
-    }
-  }
 }
 
 TEST(Dictionary, ClassOutOfRangeIsAnError) {

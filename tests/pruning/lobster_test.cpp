@@ -22,7 +22,7 @@ using testing::ToyNetwork;
 using testing::values;
 
 TEST(LobsterGolden, ShrinkMatchesThePublishedUpdate) {
-  const SafetensorsFile golden = testing::GoldenCase::rules();
+  const TensorFile golden = testing::GoldenCase::rules();
   Tensor parameter = golden.load("lobster/p");
   lobster_shrink(parameter, golden.load("lobster/grad"), 1e-2);
   EXPECT_TRUE(torch::allclose(parameter, golden.load("lobster/out_lambda_1e-2"), 1e-6, 1e-9));

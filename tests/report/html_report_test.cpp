@@ -7,6 +7,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/ops/quantize.h"
 #include "remcaps/recipe/context.h"
 #include "remcaps/report/html_report.h"
 #include "remcaps/report/html_report_couplings.h"
@@ -91,11 +92,11 @@ TEST(CouplingCodes, KeepTheLevelAndComeCloseToTheCoupling) {
                                              Quantizer::bins(128),   Quantizer::uniform(256)};
   for (const Quantizer& quantizer : quantizers) {
     const CouplingCodes codes{quantizer};
-    const Tensor levels = codes.levels_of(quantizer.quantize(couplings));
+    const Tensor levels = codes.levels_of(quantize(couplings, quantizer));
     const Tensor encoded = codes.encode(levels, couplings);
     const Tensor decoded =
         torch::tensor(codes.decode(), torch::kDouble).take(encoded.to(torch::kLong));
-    EXPECT_TRUE(quantizer.indices(decoded).equal(quantizer.indices(couplings)))
+    EXPECT_TRUE(level_indices(decoded, quantizer).equal(level_indices(couplings, quantizer)))
         << quantizer.levels();
     const double step = (decoded - couplings).abs().max().item<double>();
     EXPECT_LT(step, 1.0 / 120) << quantizer.levels();
@@ -330,7 +331,7 @@ TEST_F(HtmlReport, ThePaperStandsBesideItsOwnExperimentsOnly) {
 TEST_F(HtmlReport, NamesTheCheckpointOfARunAndWhatWasExported) {
   const auto best = folder_ / "best.safetensors", small = folder_ / "small.safetensors";
   std::filesystem::rename(weights("eff-capsnet", 1), best);
-  const SafetensorsFile file(best);
+  const TensorFile file(best);
   Metadata metadata = file.metadata();
   metadata["card"] = "{}";
   save_safetensors(small, file.load_all(), metadata);

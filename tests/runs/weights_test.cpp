@@ -37,7 +37,7 @@ TEST(WeightsFile, CarriesAllThatIsNeededToUseIt) {
   const TemporaryFolder folder;
   Saved made;
   save_weights(folder / "w.safetensors", *made.model, made.info());
-  const SafetensorsFile file(folder / "w.safetensors");
+  const TensorFile file(folder / "w.safetensors");
   const WeightsInfo info = read_weights_info(file);
   EXPECT_EQ(info.recipe.to_text(), made.recipe.to_text());
   EXPECT_EQ(info.class_names, (std::vector<std::string>{"a", "b", "c"}));
@@ -59,9 +59,11 @@ TEST(WeightsFile, NamesEachKindOfDamage) {
     for (const auto& [name, tensor] : weights_of(*made.model)) copy[name] = tensor.clone();
     return copy;
   }();
-  TensorMap missing = before, wrong_shape = before, not_finite = before, extra = before;
+  TensorMap missing = before, wrong_shape = before, wrong_type = before, not_finite = before,
+            extra = before;
   missing.erase("class.weight");
   wrong_shape["class.weight"] = torch::zeros({2, 2});
+  wrong_type["class.bias"] = before.at("class.bias").view(torch::kInt32);
   not_finite["class.bias"] = before.at("class.bias").clone();
   not_finite["class.bias"][1] = std::nan("");
   extra["clas.weight"] = torch::zeros({1});
@@ -69,6 +71,8 @@ TEST(WeightsFile, NamesEachKindOfDamage) {
               HasSubstr("tensor class.weight of tiny is missing"));
   EXPECT_THAT(load_error(*made.model, wrong_shape),
               HasSubstr("class.weight has shape 2x2; tiny expects 12x36"));
+  EXPECT_THAT(load_error(*made.model, wrong_type),
+              HasSubstr("class.bias is of type Int; tiny expects Float"));
   EXPECT_THAT(load_error(*made.model, not_finite),
               HasSubstr("1 of the 12 values of class.bias are not finite"));
   EXPECT_THAT(load_error(*made.model, extra), HasSubstr("clas.weight is no tensor of tiny"));

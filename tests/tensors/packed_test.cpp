@@ -2,96 +2,88 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/utils.h>
+
+#include <cmath>
 
 #include "remcaps/base/error.h"
-#include "tests/temporary_folder.h"
 
 namespace remcaps {
 namespace {
 
-using ::testing::HasSubstr;
-using torch::Tensor;
+using ::testing::ElementsAre;
 
-class Packed : public ::testing::Test {
- protected:
-  TensorMap through_a_file(const TensorMap& tensors) const {
-    const PackedTensors packed = pack_tensors(tensors);
-    save_safetensors(path_, packed.tensors, packed.metadata);
-    return load_unpacked(SafetensorsFile(path_));
-  }
+template <typename T>
+TensorView view_of(const std::vector<T>& values, ElementType type) {
+  return {type, {static_cast<int64_t>(values.size())}, std::as_bytes(std::span(values))};
+}
 
-  std::string error_of(const PackedTensors& packed) const {
-    save_safetensors(path_, packed.tensors, packed.metadata);
-    try {
-      load_unpacked(SafetensorsFile(path_));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
+TEST(PackedHalves, KeepTheValuesThatAreNotZero) {
+  std::vector<uint16_t> halves(20, 0);
+  halves[1] = 0x3c00;   // 1
+  halves[5] = 0x8000;   // -0
+  halves[18] = 0xc000;  // -2
+  const auto packed = pack_halves(halves);
+  ASSERT_TRUE(packed);
+  EXPECT_THAT(packed->bits, ElementsAre(0b10, 0, 0b100));
+  EXPECT_THAT(packed->values, ElementsAre(0x3c00, 0xc000));
+  const UnpackedTensors back =
+      unpack({{"w.bits", view_of(packed->bits, ElementType::kUInt8)},
+              {"w.values", view_of(packed->values, ElementType::kFloat16)}},
+             packed_metadata({{"w", {4, 5}}}), "file");
+  EXPECT_TRUE(back.others.empty());
+  const FloatTensor& tensor = back.floats.at("w");
+  EXPECT_THAT(tensor.shape, ElementsAre(4, 5));
+  for (size_t place = 0; place < 20; ++place)
+    EXPECT_EQ(tensor.values[place], place == 1 ? 1 : place == 18 ? -2 : 0) << place;
+}
 
-  testing::TemporaryFolder folder_;
-  std::filesystem::path path_ = folder_ / "packed.safetensors";
-};
+TEST(PackedHalves, ABitmapMustSaveMoreThanItTakes) {
+  std::vector<uint16_t> halves(16, 0x3c00);
+  EXPECT_FALSE(pack_halves(halves));
+  halves[0] = 0;
+  EXPECT_FALSE(pack_halves(halves)) << "saves 2 bytes, takes 2";
+  halves[1] = 0;
+  EXPECT_TRUE(pack_halves(halves));
+}
 
-TEST_F(Packed, EveryShapeAndSparsityComesBackInHalfPrecision) {
-  torch::manual_seed(4);
-  for (const auto& shape : std::vector<std::vector<int64_t>>{
-           {}, {1}, {7}, {8}, {9}, {3, 5}, {4, 1, 3, 3}, {33, 10, 8, 16}}) {
-    for (const double sparsity : {0.0, 0.1, 0.5, 0.99, 1.0}) {
-      const Tensor dense = torch::randn(shape);
-      const Tensor weight = torch::where(torch::rand(shape) < sparsity, torch::zeros({}), dense);
-      const TensorMap back = through_a_file({{"w", weight}});
-      ASSERT_EQ(back.size(), 1u);
-      const Tensor& found = back.at("w");
-      EXPECT_EQ(found.scalar_type(), torch::kFloat32);
-      EXPECT_TRUE(torch::equal(found, weight.to(torch::kFloat16).to(torch::kFloat32)))
-          << "shape [" << shape << "], sparsity " << sparsity;
-    }
+TEST(PackedHalves, EveryFiniteHalfIsExactInFloat) {
+  std::vector<uint16_t> halves;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits)
+    if ((bits & 0x7c00) != 0x7c00) halves.push_back(static_cast<uint16_t>(bits));
+  const UnpackedTensors back =
+      unpack({{"w", view_of(halves, ElementType::kFloat16)}}, packed_metadata({}), "file");
+  for (size_t k = 0; k < halves.size(); ++k) {
+    const int exponent = halves[k] >> 10 & 0x1f, fraction = halves[k] & 0x3ff;
+    const double magnitude =
+        exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+    const float found = back.floats.at("w").values[k];
+    EXPECT_EQ(std::abs(found), magnitude);
+    EXPECT_EQ(std::signbit(found), (halves[k] & 0x8000) != 0);
   }
 }
 
-TEST_F(Packed, OtherTypesStayAsTheyAre) {
-  const TensorMap back = through_a_file({{"steps", torch::tensor({1, 0, 3}, torch::kInt64)}});
-  EXPECT_TRUE(torch::equal(back.at("steps"), torch::tensor({1, 0, 3}, torch::kInt64)));
+TEST(Unpack, LeavesWhatWasNeverPacked) {
+  const std::vector<uint16_t> halves = {0x3c00};
+  const std::vector<float> floats = {2};
+  const TensorViews tensors = {{"half", view_of(halves, ElementType::kFloat16)},
+                               {"float", view_of(floats, ElementType::kFloat32)}};
+  EXPECT_EQ(unpack(tensors, {}, "file").others.size(), 2U) << "not a packed file";
+  const UnpackedTensors packed = unpack(tensors, packed_metadata({}), "file");
+  EXPECT_THAT(packed.floats.at("half").values, ElementsAre(1));
+  EXPECT_EQ(packed.others.at("float").type, ElementType::kFloat32);
 }
 
-TEST_F(Packed, APrunedTensorTakesABitPerPlaceAndTwoBytesPerWeight) {
-  Tensor weight = torch::zeros({80, 100});
-  weight.slice(0, 0, 10).fill_(0.5);
-  const PackedTensors packed = pack_tensors({{"w", weight}});
-  EXPECT_EQ(packed.tensors.at("w.bits").nbytes(), 1000u);
-  EXPECT_EQ(packed.tensors.at("w.values").nbytes(), 2000u);
-}
-
-TEST_F(Packed, AValueBeyondHalfPrecisionIsRefused) {
+TEST(Unpack, ValuesOfAnotherTypeAreRefused) {
+  const std::vector<uint8_t> bits = {1};
+  const std::vector<float> values = {2};
   try {
-    pack_tensors({{"w", torch::tensor({1.0F, 70000.0F})}});
+    unpack({{"w.bits", view_of(bits, ElementType::kUInt8)},
+            {"w.values", view_of(values, ElementType::kFloat32)}},
+           packed_metadata({{"w", {8}}}), "file");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("w: a value of 70000 does not fit half precision"));
+    EXPECT_STREQ(error.what(), "file: w.values is F32; expected F16");
   }
-}
-
-TEST_F(Packed, PartsThatDoNotGoTogetherAreNamed) {
-  Tensor weight = torch::zeros({3, 5});
-  weight[1][2] = 2;
-  const PackedTensors whole = pack_tensors({{"w", weight}});
-  PackedTensors missing = whole, values = whole, bits = whole, beyond = whole, shape = whole,
-                text = whole;
-  missing.tensors.erase("w.values");
-  EXPECT_THAT(error_of(missing), HasSubstr("its packed tensor w has no w.values"));
-  values.tensors["w.values"] = torch::ones({2}).to(torch::kFloat16);
-  EXPECT_THAT(error_of(values), HasSubstr("w has 2 values; its bitmap marks 1"));
-  bits.tensors["w.bits"] = torch::zeros({3}, torch::kUInt8);
-  EXPECT_THAT(error_of(bits), HasSubstr("the bitmap of w has 3 bytes; expected 2"));
-  beyond.tensors["w.bits"] = torch::tensor({0, 128}, torch::kUInt8);  // the 16th of 15 places
-  EXPECT_THAT(error_of(beyond), HasSubstr("packed.safetensors: w has 1 values"));
-  shape.metadata["packed"] = R"({"w": [4611686018427387904, 4]})";
-  EXPECT_THAT(error_of(shape), HasSubstr("w cannot have the shape"));
-  text.metadata["packed"] = "[1";
-  EXPECT_THAT(error_of(text), HasSubstr("does not give shapes by name"));
 }
 
 }  // namespace

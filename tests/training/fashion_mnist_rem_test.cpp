@@ -83,7 +83,7 @@ TEST_F(FashionMnistRem, MasksPersistThroughResume) {
   shorter.train.epochs = 1;
   const auto trainer = start(shorter, "run");
   trainer->run();
-  const TensorMap before = SafetensorsFile(trainer->folder().last()).load_all();
+  const TensorMap before = TensorFile(trainer->folder().last()).load_all();
   const Tensor pruned = zeros_of(before, trainer->model());
   ASSERT_GT(pruned.sum().item<int64_t>(), 0);
 
@@ -91,7 +91,7 @@ TEST_F(FashionMnistRem, MasksPersistThroughResume) {
   longer.train.epochs = 2;
   Trainer resumed(longer, data_, trainer->folder(), torch::kCPU);
   resumed.run();
-  const TensorMap after = SafetensorsFile(trainer->folder().last()).load_all();
+  const TensorMap after = TensorFile(trainer->folder().last()).load_all();
   const Tensor zeros = zeros_of(after, resumed.model());
   EXPECT_TRUE(torch::equal(zeros.logical_and(pruned), pruned)) << "a pruned weight came back";
   EXPECT_FALSE(torch::equal(after.at("class.weight"), before.at("class.weight")));

@@ -45,7 +45,7 @@ class StartAndStop : public ::testing::Test {
     return start_run(recipe, data_, folder_ / name, "data", torch::kCPU);
   }
   static TensorMap last_of(const Trainer& trainer) {
-    return SafetensorsFile(trainer.folder().last()).load_all();
+    return TensorFile(trainer.folder().last()).load_all();
   }
   testing::TemporaryFolder folder_;
   DataSplits data_ = easy_data();

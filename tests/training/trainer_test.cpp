@@ -197,7 +197,7 @@ TEST_F(TrainerTest, FastEpochsAreNotSavedOneByOne) {
     };
     EXPECT_THROW(trainer->run(), std::runtime_error);
     probe_.at_step = nullptr;
-    const SafetensorsFile state(trainer->folder().state());
+    const TensorFile state(trainer->folder().state());
     EXPECT_EQ(nlohmann::json::parse(state.metadata().at("progress"))["epoch"], saved);
     again(trainer->folder())->run();
     for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
@@ -246,7 +246,7 @@ TEST_F(TrainerTest, OnePassUpdateTrainsLikeThePlainOneWithEveryStrategy) {
                                         pruning, kernels)),
                 "a");
       trainer->run();
-      weights[kernels] = SafetensorsFile(trainer->folder().last()).load_all();
+      weights[kernels] = TensorFile(trainer->folder().last()).load_all();
     }
     for (const auto& [name, plain] : weights["reference"]) {
       const torch::Tensor& fused = weights["fused"].at(name);
@@ -308,9 +308,9 @@ TEST_F(TrainerTest, LossThatIsNotFiniteNamesStepParameterAndCheckpoint) {
     if (step == 6) model.named_parameters()["class.bias"][0] = std::nan("");
   };
   const std::string message = error_of(*trainer);
-  EXPECT_THAT(message, HasSubstr("loss is not finite at step 7 (epoch 2)"));
+  EXPECT_THAT(message, HasSubstr("loss is not finite at epoch 2, step 3;"));
   EXPECT_THAT(message, HasSubstr("parameter class.bias"));
-  EXPECT_THAT(message, HasSubstr(trainer->folder().state().string() + " (epoch 2, step 5)"));
+  EXPECT_THAT(message, HasSubstr(trainer->folder().state().string() + " (the end of epoch 1)"));
   // The checkpoint it names is good.
   probe_.at_step = nullptr;
   EXPECT_EQ(again(trainer->folder())->run().epochs, 3);

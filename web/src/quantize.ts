@@ -1,4 +1,4 @@
-// The uniform quantizer of couplings, on codes: the counterpart of remcaps/capsule/quantizer.h.
+// The uniform quantizer of couplings, on codes: the counterpart of remcaps/parse_tree/quantizer.h.
 
 import type { Layer } from "./schema";
 

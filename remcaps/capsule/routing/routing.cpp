@@ -9,6 +9,7 @@
 #include "remcaps/capsule/routing/dynamic.h"
 #include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/capsule/routing/self_attention.h"
+#include "remcaps/ops/quantize.h"
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {
@@ -95,7 +96,7 @@ Tensor weighted_sum(const Tensor& coupling, const Tensor& votes) {
 Tensor quantized(const Tensor& coupling, const RoutingRequest& request) {
   if (!request.quantizer) return coupling;
   // The levels are float32.
-  return request.quantizer->quantize(coupling).to(coupling.scalar_type());
+  return quantize(coupling, *request.quantizer).to(coupling.scalar_type());
 }
 
 }  // namespace remcaps

@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "remcaps/base/config.h"
-#include "remcaps/capsule/quantizer.h"
 #include "remcaps/capsule/squash.h"
 #include "remcaps/ops/kernel_path.h"
+#include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {
 

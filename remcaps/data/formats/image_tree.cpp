@@ -8,12 +8,12 @@
 #include <set>
 #include <thread>
 
+#include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/resize.h"
-#include "remcaps/torch/runtime.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

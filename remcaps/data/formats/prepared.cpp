@@ -6,7 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -24,7 +24,7 @@ void add_part(TensorMap& tensors, const std::string& part, const Dataset& datase
   for (const auto& [name, values] : dataset.attributes) tensors[part + kAttribute + name] = values;
 }
 
-Dataset read_part(const SafetensorsFile& file, const std::string& part, int64_t classes) {
+Dataset read_part(const TensorFile& file, const std::string& part, int64_t classes) {
   Dataset dataset;
   const std::string path = file.path().string();
   if (!file.contains(part + ".images")) return dataset;
@@ -66,7 +66,7 @@ void write_prepared(const fs::path& path, const SourceData& source) {
 }
 
 SourceData read_prepared(const fs::path& path, const std::string& name) {
-  const SafetensorsFile file(path);
+  const TensorFile file(path);
   const auto value = [&](const char* key) {
     const auto found = file.metadata().find(key);
     return found == file.metadata().end() ? std::string() : found->second;

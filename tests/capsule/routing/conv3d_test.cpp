@@ -1,5 +1,6 @@
 #include "remcaps/capsule/routing/conv3d.h"
 
+#include "remcaps/ops/quantize.h"
 #include "tests/capsule/numeric.h"
 #include "tests/ops/kernel_testing.h"
 
@@ -69,7 +70,7 @@ TEST(Conv3dRouting, QuantizesItsCouplings) {
   request.quantizer = Quantizer::bins(16);
   const RoutingResult result = conv3d_routing(
       random_doubles({1, 8, 2, 2}), random_doubles({8, 1, 3, 3, 3}), {}, {}, 4, 4, {}, request);
-  expect_close(request.quantizer->quantize(result.coupling).to(torch::kFloat64), result.coupling,
+  expect_close(quantize(result.coupling, *request.quantizer).to(torch::kFloat64), result.coupling,
                0);
 }
 

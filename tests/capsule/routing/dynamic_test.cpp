@@ -1,6 +1,7 @@
 #include "remcaps/capsule/routing/dynamic.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/quantize.h"
 #include "tests/capsule/numeric.h"
 
 namespace remcaps {
@@ -155,7 +156,7 @@ TEST(DynamicRouting, QuantizesTheLastCouplingsBeforeTheWeightedSum) {
       dynamic_routing(layer.children, layer.weight, layer.bias, plain()).coupling.detach();
   const RoutingResult result =
       dynamic_routing(layer.children, layer.weight, layer.bias, plain(), {quantizer, true});
-  const Tensor levels = quantizer.quantize(exact).to(torch::kFloat64);
+  const Tensor levels = quantize(exact, quantizer).to(torch::kFloat64);
   expect_close(result.coupling, levels, 0);
   const Tensor votes = make_votes(layer.children, layer.weight);
   expect_close(result.poses, squash((levels.unsqueeze(-1) * votes).sum(1) + layer.bias), 1e-12);

@@ -1,4 +1,4 @@
-#include "remcaps/explain/parse_tree_graph.h"
+#include "remcaps/explain/tree_graph.h"
 
 #include "remcaps/base/error.h"
 
@@ -28,8 +28,8 @@ std::vector<std::vector<CapsuleGrid>> layer_grids(const Forward& forward, size_t
   return grids;
 }
 
-// A quantized coupling is a float: the level 0.1 of a child without a preference must not count as
-// above 1/10.
+// A quantized coupling is a float. The level 0.1 of a child without a preference is 0.1F, which is
+// above 1/10 but must not count as such.
 constexpr double kRounding = 1e-6;
 
 Tensor on_cpu(const Tensor& values) {
@@ -103,7 +103,7 @@ ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& ro
         const bool counts = strength > tree.thresholds[l + 1] + kRounding;
         if (!tree.layers[l + 1][static_cast<size_t>(k)].in_tree) continue;
         if (!counts && !(options.weak_edges && strength > 0)) continue;
-        // A connection too weak to count leads nowhere: what hangs below it is another tree.
+        // A connection too weak to count is not followed: what is below it is another tree.
         node.in_tree = node.in_tree || counts;
         tree.edges.push_back({static_cast<int64_t>(l), j, k, strength});
       }

@@ -1,4 +1,4 @@
-#include "remcaps/explain/parse_tree_graph.h"
+#include "remcaps/explain/tree_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/explain/capsule_tiles.h"
 #include "remcaps/explain/tree_drawing.h"
+#include "remcaps/ops/quantize.h"
 #include "tests/explain/traces.h"
 
 namespace remcaps {
@@ -55,8 +56,8 @@ TEST(ParseTree, TheThresholdIsAnOption) {
 
 TEST(ParseTree, ACouplingEqualToTheThresholdDoesNotCount) {
   for (const int64_t classes : {2, 10}) {  // 0.1 is a float above 1/10
-    const Tensor uniform = Quantizer::uniform(11).quantize(
-        torch::full({1, 3, classes}, 1.0 / static_cast<double>(classes)));
+    const Tensor uniform = quantize(
+        torch::full({1, 3, classes}, 1.0 / static_cast<double>(classes)), Quantizer::uniform(11));
     const Forward forward =
         forward_of(torch::rand({1, classes}), {connected("class", uniform, torch::ones({1, 3}))});
     EXPECT_TRUE(parse_tree(capsule_layers(forward, 0), {1}).edges.empty()) << classes;

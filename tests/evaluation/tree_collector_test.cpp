@@ -1,4 +1,4 @@
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/evaluation/tree_collector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/quantize.h"
 #include "tests/golden/golden_case.h"
 
 namespace remcaps {
@@ -48,18 +49,18 @@ std::vector<T> to_vector(const Tensor& tensor) {
   return {tensor.data_ptr<T>(), tensor.data_ptr<T>() + tensor.numel()};
 }
 
-TEST(ParseTreeGolden, DictionaryMatchesThePublishedOne) {
-  const SafetensorsFile golden = testing::GoldenCase::rules();
+TEST(TreeCollectorGolden, DictionaryMatchesThePublishedOne) {
+  const TensorFile golden = testing::GoldenCase::rules();
   const Tensor couplings = golden.load("dictionary/couplings");  // [400, 3, 5]
   const Tensor predicted = golden.load("dictionary/predicted");
   const Quantizer quantizer = Quantizer::uniform(11);
   const int64_t classes = couplings.size(2);
   const Described network(classes, {{"class", couplings.size(1), classes, 3, false}});
   for (const bool already_quantized : {false, true}) {
-    ParseTreeCollector collector(network, {quantizer});
+    TreeCollector collector(network, {quantizer});
     for (int64_t begin = 0; begin < couplings.size(0); begin += 128) {
       Tensor batch = couplings.slice(0, begin, begin + 128);
-      if (already_quantized) batch = quantizer.quantize(batch);
+      if (already_quantized) batch = quantize(batch, quantizer);
       const Tensor classes_of = predicted.slice(0, begin, begin + 128);
       collector.add(forward_of({traced(batch)}, classes_of, classes), classes_of);
     }
@@ -77,11 +78,11 @@ TEST(ParseTreeGolden, DictionaryMatchesThePublishedOne) {
   }
 }
 
-TEST(ParseTree, UniformCouplingsHaveEntropyExactlyZero) {
+TEST(TreeCollector, UniformCouplingsHaveEntropyExactlyZero) {
   // One routing iteration leaves every coupling at 1/J.
   const Described network(10, {{"class", 20, 10, 1, false}});
   for (const int64_t levels : {2, 6, 11, 21, 128}) {
-    ParseTreeCollector collector(network, {Quantizer::uniform(levels)});
+    TreeCollector collector(network, {Quantizer::uniform(levels)});
     const Tensor predicted = torch::randint(10, {50}, torch::kLong);
     collector.add(
         forward_of({traced(torch::softmax(torch::zeros({50, 20, 10}), 2))}, predicted, 10),
@@ -94,14 +95,14 @@ TEST(ParseTree, UniformCouplingsHaveEntropyExactlyZero) {
   }
 }
 
-TEST(ParseTree, VaryingCouplingsAreThoseWhoseLevelIsNotTheSameInAllImagesOfAClass) {
+TEST(TreeCollector, VaryingCouplingsAreThoseWhoseLevelIsNotTheSameInAllImagesOfAClass) {
   torch::manual_seed(7);
   for (const int64_t levels : {2, 11, 16, 17, 128}) {
     for (const int64_t children : {1, 6, 13}) {
       SCOPED_TRACE(fmt::format("K = {}, {} children", levels, children));
       const Described network(4, {{"class", children, 4, 3, false}});
       const Quantizer quantizer = Quantizer::uniform(levels);
-      ParseTreeCollector collector(network, {quantizer});
+      TreeCollector collector(network, {quantizer});
       // Every other child hardly varies; class 3 is never predicted.
       const Tensor spread = torch::tensor({0.05f, 3.0f}).repeat({(children + 1) / 2});
       const Tensor logits =
@@ -113,7 +114,7 @@ TEST(ParseTree, VaryingCouplingsAreThoseWhoseLevelIsNotTheSameInAllImagesOfAClas
                                  predicted.slice(0, begin, begin + 16), 4),
                       predicted.slice(0, begin, begin + 16));
       const LayerTrees trees = collector.report().last();
-      const Tensor indices = quantizer.indices(couplings);
+      const Tensor indices = level_indices(couplings, quantizer);
       for (int64_t j = 0; j < 4; ++j) {
         const Tensor of_class = indices.select(2, j).index({predicted == j});  // [n, I]
         const int64_t expected =
@@ -124,9 +125,9 @@ TEST(ParseTree, VaryingCouplingsAreThoseWhoseLevelIsNotTheSameInAllImagesOfAClas
   }
 }
 
-TEST(ParseTree, KeyIsTheColumnOfThePredictedClassRightOrWrong) {
+TEST(TreeCollector, KeyIsTheColumnOfThePredictedClassRightOrWrong) {
   const Described network(2, {{"class", 2, 2, 3, false}});
-  ParseTreeCollector collector(network, {Quantizer::uniform(11)});
+  TreeCollector collector(network, {Quantizer::uniform(11)});
   // Two images predicted as class 0 that differ in the column of class 1 only, and one of class 1.
   const Tensor couplings = torch::tensor({0.3f, 0.7f, 0.2f, 0.8f,  //
                                           0.3f, 0.1f, 0.2f, 0.1f,  //
@@ -144,9 +145,9 @@ TEST(ParseTree, KeyIsTheColumnOfThePredictedClassRightOrWrong) {
   EXPECT_THAT(report.most_frequent[1][0].levels, ElementsAre(1, 5));
 }
 
-TEST(ParseTree, HiddenLayersCountWholeMatricesWithinThePredictedClass) {
+TEST(TreeCollector, HiddenLayersCountWholeMatricesWithinThePredictedClass) {
   const Described network(2, {{"hidden", 2, 3, 3, false}, {"class", 3, 2, 3, false}});
-  ParseTreeCollector collector(network, {Quantizer::uniform(11), Quantizer::uniform(6)});
+  TreeCollector collector(network, {Quantizer::uniform(11), Quantizer::uniform(6)});
   Tensor hidden = torch::full({4, 2, 3}, 0.3f);
   hidden[1][1][2] = 0.4f;  // differs from image 0, same class
   const Tensor predicted = torch::tensor({0, 0, 1, 1}, torch::kLong);
@@ -162,9 +163,9 @@ TEST(ParseTree, HiddenLayersCountWholeMatricesWithinThePredictedClass) {
   EXPECT_EQ(report.layers[1].levels, 6);
 }
 
-TEST(ParseTree, ConvolutionalLayersAreKeysToo) {
+TEST(TreeCollector, ConvolutionalLayersAreKeysToo) {
   const Described network(2, {{"conv", 4, 3, 3, true}, {"class", 3, 2, 3, false}});
-  ParseTreeCollector collector(network, {Quantizer::uniform(21), Quantizer::uniform(21)});
+  TreeCollector collector(network, {Quantizer::uniform(21), Quantizer::uniform(21)});
   Tensor windows = torch::full({2, 5, 4, 3}, 0.3f);  // [B, P, I_window, J]
   windows[1][4][3][2] = 0.9f;
   const Tensor predicted = torch::zeros({2}, torch::kLong);
@@ -173,22 +174,22 @@ TEST(ParseTree, ConvolutionalLayersAreKeysToo) {
   EXPECT_THAT(collector.report().layers[0].keys_per_class, ElementsAre(2, 0));
 }
 
-TEST(ParseTree, LayerWithoutQuantizerHasNoDictionaryButTheLastOneNeedsOne) {
+TEST(TreeCollector, LayerWithoutQuantizerHasNoDictionaryButTheLastOneNeedsOne) {
   const Described network(2, {{"hidden", 2, 3, 3, false}, {"class", 3, 2, 3, false}});
-  ParseTreeCollector collector(network, {std::nullopt, Quantizer::uniform(11)});
+  TreeCollector collector(network, {std::nullopt, Quantizer::uniform(11)});
   const Tensor predicted = torch::zeros({1}, torch::kLong);
   collector.add(
       forward_of({traced(torch::rand({1, 2, 3})), traced(torch::rand({1, 3, 2}))}, predicted, 2),
       predicted);
   EXPECT_EQ(collector.report().layers[0].levels, 0);
   EXPECT_TRUE(collector.report().layers[0].keys_per_class.empty());
-  EXPECT_THROW(ParseTreeCollector(network, {Quantizer::uniform(11), std::nullopt}), Error);
-  EXPECT_THROW(ParseTreeCollector(network, {Quantizer::uniform(11)}), Error);
+  EXPECT_THROW(TreeCollector(network, {Quantizer::uniform(11), std::nullopt}), Error);
+  EXPECT_THROW(TreeCollector(network, {Quantizer::uniform(11)}), Error);
 }
 
-TEST(ParseTree, ClampedCouplingsAreCounted) {
+TEST(TreeCollector, ClampedCouplingsAreCounted) {
   const Described network(2, {{"class", 2, 2, 3, false}});
-  ParseTreeCollector collector(network, {Quantizer::uniform(11)});
+  TreeCollector collector(network, {Quantizer::uniform(11)});
   const Tensor predicted = torch::zeros({1}, torch::kLong);
   RoutingTrace one = traced(torch::rand({1, 2, 2}));
   one.clamped = 3;
@@ -198,11 +199,11 @@ TEST(ParseTree, ClampedCouplingsAreCounted) {
   EXPECT_EQ(collector.report().last().couplings, 8);
 }
 
-TEST(ParseTree, TScoreIsOneForOneHotCouplingsAndZeroForUniformOnes) {
+TEST(TreeCollector, TScoreIsOneForOneHotCouplingsAndZeroForUniformOnes) {
   const Described network(4, {{"class", 3, 4, 3, false}});
   const Tensor predicted = torch::zeros({2}, torch::kLong);
   const auto score = [&](const Tensor& coupling) {
-    ParseTreeCollector collector(network, {Quantizer::uniform(11)});
+    TreeCollector collector(network, {Quantizer::uniform(11)});
     collector.add_unquantized(forward_of({traced(coupling)}, predicted, 4));
     return *collector.report().last().t_score;
   };
@@ -212,9 +213,9 @@ TEST(ParseTree, TScoreIsOneForOneHotCouplingsAndZeroForUniformOnes) {
   EXPECT_NEAR(score(torch::tensor({0.5f, 0.5f, 0.0f, 0.0f}).expand({2, 3, 4})), 0.5, 1e-6);
 }
 
-TEST(ParseTree, DScoreIsTheLargestSpreadOfAParentOverTheImages) {
+TEST(TreeCollector, DScoreIsTheLargestSpreadOfAParentOverTheImages) {
   const Described network(2, {{"hidden", 3, 2, 3, false}, {"class", 2, 2, 3, false}});
-  ParseTreeCollector collector(network, {Quantizer::uniform(11), Quantizer::uniform(11)});
+  TreeCollector collector(network, {Quantizer::uniform(11), Quantizer::uniform(11)});
   const auto add = [&](const std::vector<float>& hidden_norms) {
     const Tensor children = torch::tensor(hidden_norms).view({2, 2});
     collector.add_unquantized(
@@ -226,25 +227,6 @@ TEST(ParseTree, DScoreIsTheLargestSpreadOfAParentOverTheImages) {
   const ParseTreeReport report = collector.report();
   EXPECT_NEAR(*report.layers[0].d_score, std::sqrt(0.0125), 1e-6);
   EXPECT_NEAR(*report.layers[1].d_score, 0, 1e-6);
-}
-
-TEST(PackedLevels, UnpackToWhatWasPacked) {
-  for (const int64_t levels : {2, 11, 16, 17, 128, 256}) {
-    for (const int64_t children : {1, 6, 7}) {
-      const Quantizer quantizer = Quantizer::uniform(levels);
-      const Tensor couplings = torch::rand({3, children});
-      const Tensor packed = pack_levels(couplings, quantizer);
-      EXPECT_EQ(packed.size(1), levels <= 16 ? (children + 1) / 2 : children);
-      const Tensor indices = quantizer.indices(couplings);
-      for (int64_t row = 0; row < 3; ++row) {
-        const auto* bytes = reinterpret_cast<const char*>(packed[row].data_ptr<uint8_t>());
-        const auto unpacked =
-            unpack_levels({bytes, static_cast<size_t>(packed.size(1))}, children, levels);
-        for (int64_t k = 0; k < children; ++k)
-          EXPECT_EQ(unpacked[k], indices[row][k].item<int64_t>());
-      }
-    }
-  }
 }
 
 }  // namespace

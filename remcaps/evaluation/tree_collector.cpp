@@ -1,18 +1,16 @@
-#include "remcaps/parse_tree/collector.h"
+#include "remcaps/evaluation/tree_collector.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/quantize.h"
 
 namespace remcaps {
 
 namespace {
 
-constexpr int64_t kNibbleLevels = 16;  // K up to which two levels share a byte
-// Couplings whose level indices are held at once: a convolutional layer has millions per image
-// batch.
+// Couplings whose keys are made at once: a convolutional layer has millions in a batch of images.
 constexpr int64_t kChunk = 1 << 24;
 
 // The couplings an image's key is made of, [B, N].
@@ -30,7 +28,7 @@ void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& 
   const int64_t* class_of = predicted.data_ptr<int64_t>();
   for (int64_t begin = 0; begin < images; begin += step) {
     const Tensor part = couplings.slice(0, begin, std::min(images, begin + step));
-    const Tensor keys = pack_levels(part, quantizer).cpu();
+    const Tensor keys = encode_keys(part, quantizer).cpu();
     const char* bytes = reinterpret_cast<const char*>(keys.data_ptr<uint8_t>());
     const size_t length = static_cast<size_t>(keys.size(1));
     for (int64_t row = 0; row < keys.size(0); ++row)
@@ -38,8 +36,8 @@ void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& 
   }
 }
 
-// Sum over all children of H(c_i) / ln J. Couplings that a prior pushed out of [0, 1] or off the
-// simplex are brought back first.
+// Sum over all children of H(c_i) / ln J. A prior can push couplings out of [0, 1] or make their
+// sum other than 1: they are clamped and normalised first.
 Tensor row_entropies(const Tensor& coupling) {
   const Tensor clamped = coupling.detach().to(torch::kFloat).clamp(0, 1);
   const Tensor share = clamped / clamped.sum(-1, /*keepdim=*/true).clamp_min(1e-12);
@@ -47,8 +45,8 @@ Tensor row_entropies(const Tensor& coupling) {
   return torch::xlogy(share, share).sum(torch::kDouble).neg() * scale;
 }
 
-// ||v_j|| of a layer's parents, [B, J]: the class capsules' own, or the next layer's children where
-// those are the same capsules.
+// ||v_j|| of a layer's parents, [B, J]: that of the class capsules, or of the next layer's children
+// if they are the same capsules. Undefined otherwise.
 Tensor parent_norms(const Forward& forward, size_t layer) {
   if (layer + 1 == forward.routings.size()) return forward.activations;
   const RoutingTrace& trace = forward.routings[layer];
@@ -58,67 +56,14 @@ Tensor parent_norms(const Forward& forward, size_t layer) {
   return same ? next : Tensor();
 }
 
-double median(std::vector<int64_t> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return static_cast<double>(values[middle]);
-  return static_cast<double>(values[middle - 1] + values[middle]) / 2;
-}
-
-double mean(const std::vector<double>& values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double standard_deviation(const std::vector<double>& values) {
-  const double centre = mean(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - centre) * (value - centre);
-  return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
-}
-
-// Couplings of a key that differ between two images of the class, for every class.
-std::vector<int64_t> varying_couplings(const Dictionary& dictionary, int64_t couplings,
-                                       int64_t levels) {
-  std::vector<int64_t> varying;
-  for (int64_t class_index = 0; class_index < dictionary.classes(); ++class_index) {
-    const std::string& bits = dictionary.varying_bits(class_index);
-    const auto differ = unpack_levels(bits, bits.empty() ? 0 : couplings, levels);
-    varying.push_back(std::count_if(differ.begin(), differ.end(), [](uint8_t bit) { return bit; }));
-  }
-  return varying;
-}
-
 void add_to(Tensor& sum, const Tensor& value) {
   sum = sum.defined() ? sum + value : value;
 }
 
 }  // namespace
 
-Tensor pack_levels(const Tensor& couplings, const Quantizer& quantizer) {
-  Tensor levels = quantizer.indices(couplings).to(torch::kUInt8);
-  if (quantizer.levels() > kNibbleLevels) return levels;
-  if (levels.size(1) % 2 != 0) levels = torch::constant_pad_nd(levels, {0, 1});
-  const Tensor pairs = levels.view({levels.size(0), -1, 2});
-  return pairs.select(2, 0) + pairs.select(2, 1) * kNibbleLevels;
-}
-
-std::vector<uint8_t> unpack_levels(std::string_view key, int64_t count, int64_t levels) {
-  std::vector<uint8_t> result;
-  result.reserve(count);
-  for (int64_t k = 0; k < count; ++k) {
-    if (levels > kNibbleLevels)
-      result.push_back(static_cast<uint8_t>(key[k]));
-    else
-      result.push_back((static_cast<uint8_t>(key[k / 2]) >> (k % 2 == 0 ? 0 : 4)) & 0xf);
-  }
-  return result;
-}
-
-ParseTreeCollector::ParseTreeCollector(const CapsNet& model,
-                                       std::vector<std::optional<Quantizer>> quantizers,
-                                       LastLayer last_layer)
+TreeCollector::TreeCollector(const CapsNet& model, std::vector<std::optional<Quantizer>> quantizers,
+                             LastLayer last_layer)
     : routing_(model.routing_layers()), quantizers_(std::move(quantizers)) {
   check(!routing_.empty(), "parse trees: {} has no routing layer", model.name());
   check(quantizers_.size() == routing_.size(),
@@ -135,13 +80,13 @@ ParseTreeCollector::ParseTreeCollector(const CapsNet& model,
   key_couplings_.assign(routing_.size(), 0);
 }
 
-void ParseTreeCollector::check_layers(const Forward& forward) const {
+void TreeCollector::check_layers(const Forward& forward) const {
   check(forward.routings.size() == routing_.size(),
         "parse trees: the forward pass traced {} of {} routing layers", forward.routings.size(),
         routing_.size());
 }
 
-void ParseTreeCollector::add(const Forward& quantized, const Tensor& labels) {
+void TreeCollector::add(const Forward& quantized, const Tensor& labels) {
   const torch::NoGradGuard no_grad;
   check_layers(quantized);
   const Tensor predicted = quantized.activations.argmax(1);
@@ -162,7 +107,7 @@ void ParseTreeCollector::add(const Forward& quantized, const Tensor& labels) {
   }
 }
 
-void ParseTreeCollector::add_unquantized(const Forward& plain) {
+void TreeCollector::add_unquantized(const Forward& plain) {
   const torch::NoGradGuard no_grad;
   check_layers(plain);
   for (size_t layer = 0; layer < routing_.size(); ++layer) {
@@ -181,7 +126,7 @@ void ParseTreeCollector::add_unquantized(const Forward& plain) {
   }
 }
 
-ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
+ParseTreeReport TreeCollector::report(size_t frequent) const {
   ParseTreeReport report;
   report.samples = samples_;
   if (samples_ > 0)
@@ -193,19 +138,9 @@ ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
     trees.layer = routing_[layer].name;
     trees.clamped = clamped_[layer];
     trees.couplings = couplings_[layer];
-    if (quantizers_[layer]) {
-      const Dictionary& dictionary = dictionaries_[layer];
-      trees.levels = quantizers_[layer]->levels();
-      trees.entropy_per_class = dictionary.entropy_per_class();
-      trees.keys_per_class = dictionary.keys_per_class();
-      trees.entropy = mean(trees.entropy_per_class);
-      trees.entropy_std = standard_deviation(trees.entropy_per_class);
-      trees.median_keys = median(trees.keys_per_class);
-      trees.key_couplings = key_couplings_[layer];
-      trees.varying_per_class = varying_couplings(dictionary, trees.key_couplings, trees.levels);
-      trees.median_varying = median(trees.varying_per_class);
-      trees.unverified_keys = dictionary.unverified();
-    }
+    if (quantizers_[layer])
+      describe_dictionary(trees, dictionaries_[layer], key_couplings_[layer],
+                          quantizers_[layer]->levels());
     const Scores& scores = scores_[layer];
     if (scores.rows > 0)
       trees.t_score = 1 - scores.row_entropy.item<double>() / static_cast<double>(scores.rows);
@@ -216,17 +151,9 @@ ParseTreeReport ParseTreeCollector::report(size_t frequent) const {
     }
     report.layers.push_back(std::move(trees));
   }
-  if (!quantizers_.back()) return report;
-  const Dictionary& dictionary = dictionaries_.back();
-  const int64_t levels = quantizers_.back()->levels();
-  for (int64_t class_index = 0; class_index < dictionary.classes(); ++class_index) {
-    auto& trees = report.most_frequent.emplace_back();
-    for (const Dictionary::Tree& tree : dictionary.most_frequent(class_index, frequent)) {
-      FrequentTree& listed = trees.emplace_back();
-      listed.count = tree.count;
-      if (!tree.key.empty()) listed.levels = unpack_levels(tree.key, key_couplings_.back(), levels);
-    }
-  }
+  if (quantizers_.back())
+    report.most_frequent = most_frequent_trees(dictionaries_.back(), key_couplings_.back(),
+                                               quantizers_.back()->levels(), frequent);
   return report;
 }
 

@@ -1,4 +1,4 @@
-#include "remcaps/torch/runtime.h"
+#include "remcaps/base/cpu.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -11,21 +11,21 @@
 #include "tests/temporary_folder.h"
 
 namespace {
-// CPUs of a machine that sched_getaffinity() below tells of; 0: of this one.
-int cpus_told_of = 0;
+// How many CPUs sched_getaffinity() below reports; 0: those of this machine.
+int cpus_reported = 0;
 }  // namespace
 
-// Stands before the C library's for everything in this program.
+// Replaces the C library's function in this program.
 extern "C" int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t* set) noexcept {
   using Function = int (*)(pid_t, size_t, cpu_set_t*);
   static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "sched_getaffinity"));
-  if (cpus_told_of == 0) return real(pid, bytes, set);
-  if (static_cast<int>(bytes * 8) < cpus_told_of) {
+  if (cpus_reported == 0) return real(pid, bytes, set);
+  if (static_cast<int>(bytes * 8) < cpus_reported) {
     errno = EINVAL;
     return -1;
   }
   std::memset(set, 0, bytes);
-  for (int cpu = 0; cpu < cpus_told_of; ++cpu) CPU_SET_S(static_cast<size_t>(cpu), bytes, set);
+  for (int cpu = 0; cpu < cpus_reported; ++cpu) CPU_SET_S(static_cast<size_t>(cpu), bytes, set);
   return 0;
 }
 
@@ -36,9 +36,9 @@ TEST(UsableCores, AreCountedOnMachinesOfMoreThan1024) {
   const int here = usable_cores();
   EXPECT_GE(here, 1);
   const auto quota = group_cores("/sys/fs/cgroup", "/proc/self/cgroup");
-  cpus_told_of = 3000;
+  cpus_reported = 3000;
   const int there = usable_cores();
-  cpus_told_of = 0;
+  cpus_reported = 0;
   EXPECT_EQ(there, std::min(3000, quota.value_or(3000)));
   EXPECT_LE(here, quota.value_or(here));
 }

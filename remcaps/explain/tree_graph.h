@@ -1,4 +1,5 @@
-// Parse trees of fully connected capsules as graphs: nodes with activations, edges with couplings.
+// The parse tree of one image, or of a mean over images, as a graph: nodes with activations, edges
+// with couplings.
 #pragma once
 
 #include <optional>
@@ -9,13 +10,13 @@
 
 namespace remcaps {
 
-/// The fully connected top of a network for one image, or a mean over images. Layer 0 holds the
-/// children of the first of those routing layers, the last layer the class capsules.
+/// The fully connected layers at the top of a network, for one image or as a mean over images. Layer
+/// 0 holds the children of the first of these routing layers, the last layer the class capsules.
 struct CapsuleLayers {
   std::vector<std::string> names;   ///< "primary", then the routing layers' own names
   std::vector<Tensor> activations;  ///< ||u||, [n_l] each, on the CPU
   std::vector<Tensor> couplings;    ///< c between layers l and l + 1, [n_l, n_(l+1)] each, CPU
-  /// Of each layer but the last; empty for capsules without a place.
+  /// Of each layer but the last; empty for capsules that lie on no map.
   std::vector<std::vector<CapsuleGrid>> grids;
 
   int64_t size(size_t layer) const { return activations.at(layer).size(0); }
@@ -28,10 +29,10 @@ size_t first_tree_layer(const std::vector<RoutingTrace>& routings);
 CapsuleLayers capsule_layers(const Forward& forward, int64_t image);
 
 struct TreeOptions {
-  /// A coupling counts where it is ABOVE this; unset: 1/|Omega^[l]| of the parents' layer l, the
-  /// coupling of a child that prefers no parent.
+  /// A coupling counts if it is ABOVE this. Unset: 1/|Omega^[l]| of the parents' layer l, which is
+  /// the coupling of a child that prefers no parent.
   std::optional<double> threshold;
-  /// Also show the connections at or below the threshold, as far as they are not zero.
+  /// Also show connections at or below the threshold that are not zero.
   bool weak_edges = false;
 
   bool operator==(const TreeOptions&) const = default;
@@ -39,8 +40,8 @@ struct TreeOptions {
 
 struct TreeNode {
   double activation = 0;
-  int64_t in_degree =
-      0;                 ///< deg^-: couplings from the layer below that count; 0 in the first layer
+  /// deg^-: how many couplings from the layer below count; 0 in the first layer.
+  int64_t in_degree = 0;
   bool in_tree = false;  ///< reached from a root
 };
 
@@ -53,7 +54,7 @@ struct TreeEdge {
 struct ParseTree {
   std::vector<std::string> names;               ///< of the layers
   std::vector<std::vector<TreeNode>> layers;    ///< first layer first
-  std::vector<std::vector<CapsuleGrid>> grids;  ///< of each layer but the last, where it has some
+  std::vector<std::vector<CapsuleGrid>> grids;  ///< of each layer but the last, if it has any
   std::vector<double> thresholds;               ///< of the couplings into layer l; [0] is unused
   std::vector<int64_t> roots;                   ///< class capsules it was backtracked from
   std::vector<TreeEdge> edges;                  ///< from the roots downwards
@@ -61,21 +62,21 @@ struct ParseTree {
   int64_t nodes_in_tree() const;
 };
 
-/// Backtracks from the roots. A connection from capsule j to a capsule that was reached is part of
-/// the tree where its coupling counts and deg^-(j) >= 1; the first layer has nothing below it, its
-/// capsules are leaves and need no in-degree.
+/// Goes back from the roots. A connection from capsule j to a capsule that was reached is part of
+/// the tree if its coupling counts and deg^-(j) >= 1. The capsules of the first layer are leaves and
+/// need no in-degree.
 ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& roots,
                      const TreeOptions& options = {});
 
-/// Activations and couplings averaged over the images of each predicted class, and over all of
-/// them. Sums stay on the device.
+/// Activations and couplings averaged over the images of each predicted class and over all images.
+/// The sums stay on the device.
 class TreeAverage {
  public:
   void add(const Forward& forward);
 
   int64_t images() const;
   std::vector<int64_t> images_per_class() const;
-  /// The mean over the images predicted as one class. Error where there was none.
+  /// The mean over the images predicted as one class. Error if there was none.
   CapsuleLayers of_class(int64_t class_index) const;
   /// The mean over all images.
   CapsuleLayers of_all() const;

@@ -1,0 +1,54 @@
+// Collects the parse trees of a data set in one pass: quantized couplings -> keys -> entropy.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "remcaps/capsule/forward.h"
+#include "remcaps/models/model.h"
+#include "remcaps/parse_tree/tree_report.h"
+
+namespace remcaps {
+
+/// Give it the forward pass of every batch once, then ask for the report. The key of the last
+/// routing layer is the column c_{:,j} of the predicted class j, whether the prediction is right or
+/// wrong (published). The key of any other layer is its whole coupling matrix.
+class TreeCollector {
+ public:
+  /// Whether the last routing layer must have a quantizer. Reports of parse trees need one.
+  enum class LastLayer { kRequired, kOptional };
+
+  /// One quantizer per routing layer; a layer without one has no dictionary.
+  TreeCollector(const CapsNet& model, std::vector<std::optional<Quantizer>> quantizers,
+                LastLayer last_layer = LastLayer::kRequired);
+
+  /// A forward pass with traces and these quantizers. labels: int64 [B].
+  void add(const Forward& quantized, const Tensor& labels);
+
+  /// The same images without quantizers, for the T- and D-score. Optional.
+  void add_unquantized(const Forward& plain);
+
+  /// `frequent`: how many trees of each class to list.
+  ParseTreeReport report(size_t frequent = 5) const;
+
+ private:
+  struct Scores {  // sums on the device
+    Tensor row_entropy;
+    int64_t rows = 0;
+    Tensor norm_sum, norm_square;
+    int64_t images = 0;
+  };
+  void check_layers(const Forward& forward) const;
+
+  std::vector<RoutingLayer> routing_;
+  std::vector<std::optional<Quantizer>> quantizers_;
+  std::vector<Dictionary> dictionaries_;
+  std::vector<Scores> scores_;
+  std::vector<int64_t> clamped_, couplings_;  ///< per layer
+  std::vector<int64_t> key_couplings_;        ///< per layer: couplings of one key
+  std::vector<int64_t> samples_per_class_;    ///< by predicted class
+  Tensor correct_;                            ///< int64, on the device
+  int64_t samples_ = 0;
+};
+
+}  // namespace remcaps
