@@ -6,7 +6,7 @@
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/routing.h"
-#include "remcaps/capsule/squash.h"
+#include "remcaps/ops/squash.h"
 
 namespace remcaps {
 

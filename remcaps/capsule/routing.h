@@ -20,16 +20,12 @@
 #include <variant>
 
 #include "remcaps/capsule/quantizer.h"
-#include "remcaps/capsule/squash.h"
+#include "remcaps/ops/kernel_path.h"
+#include "remcaps/ops/squash.h"
 
 namespace remcaps {
 
 class PackedMatrices;
-
-/// Who computes: a fused kernel, which does not write the votes (but for few images on a CPU),
-/// where there is one for the algorithm, device and type (else the plain code); or the plain code
-/// in any case.
-enum class KernelPath { kFused, kReference };
 
 /// What the gradient of the loss sees of the routing iterations.
 enum class RoutingGradient {
