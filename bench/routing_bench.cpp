@@ -6,7 +6,8 @@
 #include <torch/types.h>
 
 #include "bench/device_timing.h"
-#include "remcaps/capsule/routing.h"
+#include "remcaps/capsule/routing/dynamic.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/ops/routing.h"
 
 namespace remcaps {
@@ -52,16 +53,16 @@ void time_routing(benchmark::State& state, const Layer& layer, Path path, bool t
   const KernelPath kernels = path == Path::kPlain ? KernelPath::kReference : KernelPath::kFused;
   std::optional<PackedMatrices> packed;
   if (path == Path::kPacked) packed.emplace(weight);
-  RoutingOptions options = DynamicRouting{.gradient = layer.gradient, .kernels = kernels};
+  RoutingPtr routing = DynamicRouting{.gradient = layer.gradient, .kernels = kernels};
   if (layer.by_distance)
-    options = ScaledDistanceRouting{.gradient = layer.gradient, .kernels = kernels};
+    routing = ScaledDistanceRouting{.gradient = layer.gradient, .kernels = kernels};
 
   torch::AutoGradMode grad_mode(train);
   for (auto _ : state) {
     const DeviceTimer timer(state, device);
-    const Tensor poses = route(children, weight, bias, options,
-                               {.quantizer = {}, .coupling = false}, packed ? &*packed : nullptr)
-                             .poses;
+    const Tensor poses =
+        routing->route(children, weight, bias, {.coupling = false}, packed ? &*packed : nullptr)
+            .poses;
     if (train) {
       for (Tensor tensor : {children, weight, bias}) tensor.mutable_grad() = Tensor();
       poses.sum().backward();

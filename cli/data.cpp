@@ -8,12 +8,10 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/catalog.h"
-#include "remcaps/data/download.h"
+#include "remcaps/data/descriptor.h"
 #include "remcaps/data/fetch.h"
-#include "remcaps/data/mat5.h"
-#include "remcaps/data/prepared.h"
-#include "remcaps/data/readers.h"
+#include "remcaps/data/formats/prepared.h"
+#include "remcaps/data/source.h"
 #include "remcaps/data/verify.h"
 
 namespace remcaps::cli {
@@ -35,13 +33,17 @@ struct DataOptions {
   }
 };
 
+bool is_there(const DatasetDescriptor& dataset, const fs::path& root) {
+  return !find_files(dataset, "", root).empty() || !find_prepared(dataset.name, "", root).empty();
+}
+
 // Where a data set is, or how to get it.
-std::string status_of(const CatalogEntry& entry, const fs::path& root) {
-  const fs::path prepared = find_prepared(entry.name, "", root);
+std::string status_of(const DatasetDescriptor& dataset, const fs::path& root) {
+  const fs::path prepared = find_prepared(dataset.name, "", root);
   if (!prepared.empty()) return prepared.string();
-  const fs::path found = find_files(entry, "", root);
+  const fs::path found = find_files(dataset, "", root);
   if (!found.empty()) return found.string();
-  return entry.providers.empty() ? entry.by_hand : "remcaps data fetch " + entry.name;
+  return dataset.providers.empty() ? dataset.by_hand : "remcaps data fetch " + dataset.name;
 }
 
 void list(const DataOptions& options) {
@@ -50,25 +52,25 @@ void list(const DataOptions& options) {
   if (!options.json)
     fmt::print("data folder: {}\n\n{:<14} {:<10} {:>8} {:>8}  {}\n", root.string(), "name",
                "images", "train", "test", "where");
-  for (const CatalogEntry& entry : catalog()) {
-    const bool found =
-        !find_files(entry, "", root).empty() || !find_prepared(entry.name, "", root).empty();
-    const std::string status = status_of(entry, root);
+  for (const DatasetDescriptor& dataset : datasets()) {
+    const bool found = is_there(dataset, root);
+    const std::string status = status_of(dataset, root);
     if (options.json) {
-      sets.push_back({{"name", entry.name},
-                      {"title", entry.title},
+      sets.push_back({{"name", dataset.name},
+                      {"title", dataset.title},
                       {"found", found},
                       {"where", found ? status : ""},
-                      {"shape", entry.shape},
-                      {"train", entry.train_images},
-                      {"test", entry.test_images},
-                      {"terms", entry.terms}});
+                      {"shape", dataset.shape},
+                      {"train", dataset.train_images},
+                      {"test", dataset.test_images},
+                      {"terms", dataset.terms}});
       continue;
     }
     const auto count = [](int64_t n) { return n > 0 ? with_commas(n) : std::string("any"); };
-    fmt::print("{:<14} {:<10} {:>8} {:>8}  {}\n", entry.name,
-               entry.shape.empty() ? "any" : shape_text(entry.shape), count(entry.train_images),
-               count(entry.test_images), found ? status : fmt::format("- ({})", status));
+    fmt::print("{:<14} {:<10} {:>8} {:>8}  {}\n", dataset.name,
+               dataset.shape.empty() ? "any" : shape_text(dataset.shape),
+               count(dataset.train_images), count(dataset.test_images),
+               found ? status : fmt::format("- ({})", status));
   }
   if (options.json) fmt::print("{}\n", json_text({{"data", root.string()}, {"datasets", sets}}));
 }
@@ -83,17 +85,23 @@ void print_report(const VerifyReport& report) {
              report.where.string());
 }
 
+// The data sets to verify: the one that is named, the pictures in --folder, or all that are there.
+std::vector<std::string> wanted_sets(const DataOptions& options, const fs::path& root) {
+  if (!options.name.empty()) return {options.name};
+  if (!options.folder.empty()) return {kPictureFolder};
+  std::vector<std::string> names;
+  for (const DatasetDescriptor& dataset : datasets())
+    if (is_there(dataset, root)) names.push_back(dataset.name);
+  return names;
+}
+
 void verify(const DataOptions& options) {
   const fs::path root = options.root();
   nlohmann::json reports = nlohmann::json::array();
   std::vector<std::string> problems;
   int64_t checked = 0;
-  for (const CatalogEntry& entry : catalog()) {
-    if (!options.name.empty() && entry.name != options.name) continue;
-    if (options.name.empty() && find_files(entry, "", root).empty() &&
-        find_prepared(entry.name, "", root).empty())
-      continue;  // all means all that are there
-    VerifyReport report = verify_dataset(options.dataset(entry.name), root);
+  for (const std::string& name : wanted_sets(options, root)) {
+    VerifyReport report = verify_dataset(options.dataset(name), root);
     if (options.strict) {
       report.problems.insert(report.problems.end(), report.notes.begin(), report.notes.end());
       report.notes.clear();
@@ -127,9 +135,9 @@ void verify(const DataOptions& options) {
 
 void fetch(const DataOptions& options) {
   const fs::path root = options.root();
-  const CatalogEntry& entry = catalog_entry(options.name);
+  const DatasetDescriptor& dataset = find_dataset(options.name);
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  const auto fetch_one = [&](const CatalogEntry& wanted) {
+  const auto fetch_one = [&](const DatasetDescriptor& wanted) {
     const fs::path there = find_files(wanted, "", root);
     if (!there.empty() && !options.again) {
       fmt::print(
@@ -140,13 +148,13 @@ void fetch(const DataOptions& options) {
     fmt::print("{}: in {} ({})\n", wanted.name, fetch_dataset(wanted, root, say).string(),
                wanted.terms);
   };
-  if (entry.name == "affnist") fetch_one(catalog_entry("mnist"));  // what it trains on
-  fetch_one(entry);
+  if (!dataset.based_on.empty()) fetch_one(find_dataset(dataset.based_on));
+  fetch_one(dataset);
 }
 
 void prepare(const DataOptions& options) {
   const fs::path root = options.root();
-  catalog_entry(options.name);
+  find_dataset(options.name);
   const fs::path out = options.out.empty() ? default_prepared(options.name, options.folder, root)
                                            : fs::path(options.out);
   // A data folder that is not there holds no data set: it is not made for the message about that.
@@ -181,8 +189,7 @@ void add_data(CLI::App& app) {
     return command;
   };
   const auto add_source = [&](CLI::App* command) {
-    command->add_option("--folder", options->folder,
-                        "The folder the data set's files are in (data set folder: the images)");
+    command->add_option("--folder", options->folder, kFolderHelp);
     command
         ->add_option("--image-size", options->image_size,
                      "Side in pixels that folders of images are decoded to")
@@ -195,9 +202,11 @@ void add_data(CLI::App& app) {
 
   auto* verifying = add("verify", "Check presence, sizes, counts, checksums and labels",
                         "remcaps data verify cifar10 --data ~/datasets", verify);
-  verifying->add_option("name", options->name, "Data set; all that are there without it")
+  verifying
+      ->add_option("name", options->name,
+                   "Data set; without it the pictures in --folder, or all that are there")
       ->check([](const std::string& name) {
-        catalog_entry(name);  // throws with a suggestion
+        find_dataset(name);  // throws with a suggestion
         return std::string();
       });
   verifying->add_flag("--strict", options->strict,

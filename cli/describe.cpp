@@ -7,14 +7,14 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
-#include "remcaps/training/context.h"
-#include "remcaps/training/memory.h"
+#include "remcaps/evaluation/memory.h"
+#include "remcaps/recipe/context.h"
 
 namespace remcaps::cli {
 namespace {
 
 struct DescribeCommand {
-  std::string recipe, data;
+  std::string recipe, folder, data;
   std::vector<std::string> overrides;
   int64_t batch = 0;
   bool json = false;
@@ -99,6 +99,7 @@ void print_network_json(const Recipe& recipe, const CapsNet& model, int64_t batc
 
 void run_describe(const DescribeCommand& options) {
   Recipe recipe = load_recipe(options.recipe, options.overrides);
+  use_folder(recipe.dataset, options.folder);
   std::optional<ModelContext> context = known_context(recipe);
   if (!context)
     context = model_context(recipe, load_dataset(recipe.dataset, data_root(options.data)));
@@ -119,8 +120,9 @@ void add_describe(CLI::App& app) {
   command->add_option("--set", options->overrides, "Change a key of the recipe, repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command->add_option("--folder", options->folder, kFolderHelp);
   command->add_option("--data", options->data,
-                      "Folder of the data sets; only read where the images' shape is not known");
+                      "Folder of the data sets; only read if the images' shape is not known");
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer("Example:\n  remcaps describe mnist/dr-capsnet --batch 128");
   command->callback([options] { run_describe(*options); });

@@ -125,38 +125,6 @@ void print_json(const LoadedRun& run, const EntropyCommand& command, const Resul
   fmt::print("{}\n", json_text(json));
 }
 
-// The dictionary itself: keys [M, I] as level indices, counts [M] and classes [M].
-void save_dictionary(const std::string& path, const LoadedRun& run, const EntropyCommand& command,
-                     const ParseTreeReport& trees, const Quantizer& quantizer) {
-  std::vector<uint8_t> keys;
-  std::vector<int64_t> counts, classes;
-  int64_t children = 0, without_levels = 0;
-  for (size_t k = 0; k < trees.most_frequent.size(); ++k) {
-    for (const FrequentTree& tree : trees.most_frequent[k]) {
-      if (tree.levels.empty()) {
-        ++without_levels;
-        continue;
-      }
-      children = static_cast<int64_t>(tree.levels.size());
-      keys.insert(keys.end(), tree.levels.begin(), tree.levels.end());
-      counts.push_back(tree.count);
-      classes.push_back(static_cast<int64_t>(k));
-    }
-  }
-  const int64_t rows = static_cast<int64_t>(counts.size());
-  save_safetensors(path,
-                   {{"keys", torch::tensor(keys, torch::kUInt8).view({rows, children})},
-                    {"counts", torch::tensor(counts, torch::kLong)},
-                    {"classes", torch::tensor(classes, torch::kLong)},
-                    {"levels", torch::tensor(quantizer.centres())}},
-                   {{"weights", run.weights.string()},
-                    {"dataset", run.recipe.dataset.name},
-                    {"split", command.run.split},
-                    {"layer", trees.last().layer},
-                    {"keys_without_levels", std::to_string(without_levels)}});
-  fmt::print(stderr, "{}: {} parse trees\n", path, with_commas(rows));
-}
-
 void run_entropy(const EntropyCommand& command) {
   const bool search = command.levels == "auto";
   std::vector<int64_t> levels;
@@ -182,8 +150,13 @@ void run_entropy(const EntropyCommand& command) {
     result.plain = std::move(measured.plain);
     result.trees = std::move(*measured.trees);
   }
-  if (!command.save.empty())
-    save_dictionary(command.save, run, command, result.trees, *quantizers.back());
+  if (!command.save.empty()) {
+    const int64_t trees = save_dictionary(command.save, result.trees, *quantizers.back(),
+                                          {{"weights", run.weights.string()},
+                                           {"dataset", run.recipe.dataset.name},
+                                           {"split", command.run.split}});
+    fmt::print(stderr, "{}: {} parse trees\n", command.save, with_commas(trees));
+  }
   if (command.run.json)
     print_json(run, command, result);
   else

@@ -11,6 +11,7 @@
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/pruning/sparsity.h"
 
 namespace remcaps::cli {
 namespace {

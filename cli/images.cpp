@@ -5,7 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/image_file.h"
+#include "remcaps/data/formats/image_file.h"
 
 namespace remcaps::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps::cli {
 

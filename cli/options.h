@@ -3,12 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "remcaps/base/error.h"
+#include "remcaps/data/dataset.h"
 #include "remcaps/torch/runtime.h"
 
 namespace remcaps::cli {
@@ -60,5 +62,15 @@ struct PlaceOptions {
                        "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
   }
 };
+
+constexpr const char* kFolderHelp =
+    "The folder the data set's files are in; for recipes of folder/: the pictures, one sub-folder "
+    "a "
+    "class";
+
+/// --folder; absolute, so that a run finds its pictures from anywhere.
+inline void use_folder(DatasetOptions& dataset, const std::string& folder) {
+  if (!folder.empty()) dataset.folder = std::filesystem::absolute(folder).string();
+}
 
 }  // namespace remcaps::cli

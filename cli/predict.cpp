@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps::cli {
 namespace {

@@ -12,7 +12,6 @@ void add_report(CLI::App& app) {
   auto* command = app.add_subcommand(
       "report", "One HTML file on some runs: numbers, curves, parse trees, an image explorer");
   struct Command {
-    std::vector<std::filesystem::path> runs;
     std::filesystem::path out = "report.html";
     HtmlReportOptions options;
     PlaceOptions place;
@@ -20,9 +19,9 @@ void add_report(CLI::App& app) {
   auto options = std::make_shared<Command>();
   command
       ->add_option(
-          "run", options->runs,
-          "Run folders, weights files or zoo:NAME; those of one data set can be compared by "
-          "image")
+          "run", options->options.runs,
+          "Run folders, weights files or zoo:NAME; RUN@epoch-0012 is another checkpoint of a run. "
+          "Runs of one data set can be compared image by image")
       ->required();
   command->add_option("--out", options->out, "The file to write")->capture_default_str();
   command->add_option("--title", options->options.title, "Heading of the report");
@@ -40,8 +39,8 @@ void add_report(CLI::App& app) {
       "The file is complete: it opens in a browser without a network.");
   command->callback([options] {
     options->options.data = options->place.data;
-    const HtmlReportSummary summary = write_html_report(
-        options->runs, options->options, parse_device(options->place.device), options->out);
+    options->options.device = parse_device(options->place.device);
+    const HtmlReportSummary summary = write_html_report(options->options, options->out);
     fmt::print("{}: {} of {}\n", options->out.string(),
                human_bytes(static_cast<double>(summary.bytes)), fmt::join(summary.runs, "; "));
   });

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/options.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/parse_trees.h"
+#include "remcaps/evaluation/split_trees.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps::cli {
 

@@ -1,10 +1,11 @@
 #include "remcaps/report/table.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/report/overview.h"
 
 namespace remcaps::cli {
 namespace {
@@ -17,17 +18,35 @@ struct TableCommand {
 
 void list_tables() {
   fmt::print("{:<22} {:<9} what it shows\n", "table", "paper's");
+  fmt::print("{:<22} {:<9} All results: ours, the paper's, converged or cut\n", "overview", "-");
   for (const PaperTable& table : paper_tables())
     fmt::print("{:<22} {:<9} {}\n", table.name, table.paper.empty() ? "-" : table.paper,
                table.title);
 }
 
+std::string no_runs(const TableCommand& command) {
+  std::vector<std::string> places;
+  for (const std::filesystem::path& place : command.runs) places.push_back(place.string());
+  return fmt::format("no finished run found in {} (remcaps table {} FOLDER looks elsewhere)",
+                     places.empty() ? "runs" : fmt::format("{}", fmt::join(places, ", ")),
+                     command.name);
+}
+
 void run_table(const TableCommand& command) {
   if (command.name == "list") return list_tables();
+  std::vector<std::filesystem::path> places = command.runs;
+  if (places.empty() && std::filesystem::is_directory("runs")) places = {"runs"};
+  if (command.name == "overview") {
+    const FoundResults found = find_results(places);
+    fmt::print("{}", render_overview(found.results, command.format));
+    print_notes(found.notes());
+    if (found.results.empty()) print_notes({no_runs(command)});
+    return;
+  }
   PaperTable table = paper_table(command.name);
-  const FoundResults found = find_results(
-      command.runs.empty() ? std::vector<std::filesystem::path>{"runs"} : command.runs);
-  const std::vector<std::string> notes = found.notes(table.recipes());
+  const FoundResults found = find_results(places);
+  std::vector<std::string> notes = found.notes(table.recipes());
+  if (found.results.empty()) notes.push_back(no_runs(command));
   if (command.done) table = rows_with_runs(std::move(table), found.results);
   fmt::print("{}", render_table(table, found.results, command.format));
   print_notes(notes);

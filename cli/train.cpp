@@ -6,15 +6,30 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/text.h"
+#include "remcaps/data/augment.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
-#include "remcaps/training/load.h"
 
 namespace remcaps::cli {
 namespace {
 
+// What was found in a folder of the user's own pictures, and what will be done with it.
+void print_pictures(const DatasetOptions& options, const DataSplits& data) {
+  const std::string changes = training_changes(options.augment);
+  fmt::print(stderr,
+             "{}: {} training, {} validation, {} test pictures of {} classes as {}; training "
+             "changes them by {} (see dataset.image_size, dataset.augment)\n",
+             options.folder, with_commas(data.train.size()), with_commas(data.validation.size()),
+             with_commas(data.test.size()), data.class_names.size(),
+             shape_text(augmented_shape(options.augment, data.train.images.sizes().slice(1).vec())),
+             changes.empty() ? "nothing" : changes);
+}
+
 struct TrainCommand {
-  std::string recipe, seeds, out;
+  std::string recipe, folder, seeds, out;
   std::vector<std::string> overrides;
   int64_t seed = -1, epochs = -1;
   double minutes = -1;
@@ -36,10 +51,12 @@ struct TrainCommand {
 
   void run() const {
     Recipe loaded = load_recipe(recipe, all_overrides());
+    use_folder(loaded.dataset, folder);
     const std::vector<int64_t> list = wanted_seeds(loaded);
     const torch::Device device = parse_device(place.device);
     const std::filesystem::path root = data_root(place.data);
     const DataSplits data = load_dataset(loaded.dataset, root);
+    if (find_dataset(loaded.dataset.name).needs_folder) print_pictures(loaded.dataset, data);
     nlohmann::json runs = nlohmann::json::array();
     for (const int64_t each : list) {
       stop_between_runs();
@@ -91,6 +108,7 @@ void add_train(CLI::App& app) {
       ->add_option("recipe", options->recipe,
                    "A recipe's name (fashion-mnist/eff-capsnet) or its file")
       ->required();
+  command->add_option("--folder", options->folder, kFolderHelp);
   auto* seed = command->add_option("--seed", options->seed, "Seed of weights, order, augmentation")
                    ->check(at_least(0));
   command->add_option("--seeds", options->seeds, "Several runs, one after another: 42..46 or 42,45")
@@ -112,7 +130,8 @@ void add_train(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
       "Example:\n"
-      "  remcaps train fashion-mnist/eff-capsnet --seeds 42..46 --epochs 20\n\n"
+      "  remcaps train fashion-mnist/eff-capsnet --seeds 42..46 --epochs 20\n"
+      "  remcaps train folder/eff-capsnet --folder ~/pictures\n\n"
       "Ctrl-C finishes the step, saves and tells how to go on (exit code 130).");
   command->callback([options] { options->run(); });
 }

@@ -54,6 +54,8 @@ endmacro()
 remcaps_optional(MATIO matio "MAT files (SVHN, affNIST)")
 remcaps_optional(HIGHWAY libhwy "SIMD kernels")
 remcaps_optional(CURL libcurl "data fetch")
+remcaps_optional(LIBARCHIVE libarchive "data fetch of tar and zip archives")
+remcaps_optional(LIBCRYPTO libcrypto "checksums of data files")
 
 if(REMCAPS_CUDA)
   set(REMCAPS_CUDA_ARCHITECTURES 90 CACHE STRING "GPUs to compile for (90: Hopper)")

@@ -1,6 +1,6 @@
 # remcaps_library(folder [TORCH_FREE] SOURCES ... DEPENDS ... [LINK ...])
 #   One static library per folder, remcaps::<folder>: what a folder may include is what it links.
-#   TORCH_FREE: it neither sees libtorch's headers nor links libtorch.
+#   TORCH_FREE: it neither sees libtorch's headers nor links libtorch; tests/kernels checks that.
 
 # -fPIC everywhere, programs too: one precompiled header can only serve targets with the same flags.
 set(REMCAPS_FLAGS -fPIC -Wall -Wextra -Werror)
@@ -72,6 +72,7 @@ function(remcaps_library folder)
   if(ARG_TORCH_FREE)
     target_link_libraries(${target} PUBLIC remcaps_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
     remcaps_compile(${target} TORCH_FREE)
+    set_property(GLOBAL APPEND PROPERTY REMCAPS_TORCH_FREE_LIBRARIES ${target})
   else()
     target_link_libraries(${target} PUBLIC remcaps_torch_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
     remcaps_compile(${target})
@@ -79,15 +80,21 @@ function(remcaps_library folder)
   set_property(GLOBAL APPEND PROPERTY REMCAPS_LIBRARIES ${target})
 endfunction()
 
-# remcaps_test(folder SOURCES ... DEPENDS ... [LONG ...])
+# remcaps_test(folder [TORCH_FREE] SOURCES ... DEPENDS ... [LONG ...])
 #   One test program per folder, one CTest per suite; of the LONG suites one per test.
+#   TORCH_FREE: the program does not link libtorch.
 function(remcaps_test folder)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LONG" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH_FREE" "" "SOURCES;DEPENDS;LONG" ${ARGN})
   set(target test_${folder})
   add_executable(${target} ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE ${ARG_DEPENDS} remcaps_test_main GTest::gtest GTest::gmock)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
-  remcaps_compile(${target})
+  if(ARG_TORCH_FREE)
+    target_link_libraries(${target} PRIVATE ${ARG_DEPENDS} GTest::gtest_main)
+    remcaps_compile(${target} TORCH_FREE)
+  else()
+    target_link_libraries(${target} PRIVATE ${ARG_DEPENDS} remcaps_test_main GTest::gtest GTest::gmock)
+    remcaps_compile(${target})
+  endif()
 
   set(register ${PROJECT_SOURCE_DIR}/cmake/RegisterTestSuites.cmake)
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${target}_suites.cmake)

@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/runtime.h"
 #include "remcaps/data/batches.h"
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
+#include "remcaps/torch/runtime.h"
 
 int main(int argc, char** argv) try {
   using namespace remcaps;

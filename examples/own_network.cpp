@@ -9,15 +9,15 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/conv.h>
 
-#include "remcaps/torch/runtime.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/data/batches.h"
+#include "remcaps/evaluation/evaluate.h"
 #include "remcaps/parse_tree/collector.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/training/adam.h"
-#include "remcaps/training/evaluate.h"
 
 namespace {
 

@@ -195,7 +195,7 @@ std::vector<std::string> included_files(const YAML::Node& include, const std::st
   return files;
 }
 
-YAML::Node load_yaml(const std::string& path, int depth) {
+YAML::Node load_yaml(const std::string& path, const RenamedKeys& renamed, int depth) {
   namespace fs = std::filesystem;
   check(depth < 16, "{}: includes nest deeper than 16 files (a circle?)", path);
   YAML::Node own;
@@ -208,11 +208,12 @@ YAML::Node load_yaml(const std::string& path, int depth) {
   if (!own.IsMap()) throw UsageError(fmt::format("{}: expected a file of keys and sections", path));
   if (const auto wrong = wrong_key(own))
     throw UsageError(fmt::format("{}:{}: {}", path, wrong->line, wrong->problem));
+  rename_keys(own, renamed, path);
   YAML::Node merged(YAML::NodeType::Map);
   if (const YAML::Node includes = own["include"]) {
     for (const auto& file : included_files(includes, path))
-      merged =
-          merge_yaml(merged, load_yaml((fs::path(path).parent_path() / file).string(), depth + 1));
+      merged = merge_yaml(
+          merged, load_yaml((fs::path(path).parent_path() / file).string(), renamed, depth + 1));
     own.remove("include");
   }
   return merge_yaml(merged, own);
@@ -220,8 +221,22 @@ YAML::Node load_yaml(const std::string& path, int depth) {
 
 }  // namespace
 
-YAML::Node load_yaml_with_includes(const std::string& path) {
-  return load_yaml(path, 0);
+void rename_keys(YAML::Node& root, const RenamedKeys& renamed, const std::string& source) {
+  for (const auto& [section, old_name, new_name] : renamed) {
+    const YAML::Node& read_only = root;  // a lookup in a node that is not const adds the key
+    const YAML::Node found = read_only[section];
+    if (!found || !found.IsMap() || !found[old_name]) continue;
+    if (found[new_name])
+      throw UsageError(fmt::format("{}: {}.{} is the old name of {}.{}; expected only one of them",
+                                   source, section, old_name, section, new_name));
+    YAML::Node changed = found;
+    changed[new_name] = YAML::Clone(found[old_name]);
+    changed.remove(old_name);
+  }
+}
+
+YAML::Node load_yaml_with_includes(const std::string& path, const RenamedKeys& renamed) {
+  return load_yaml(path, renamed, 0);
 }
 
 void set_yaml_path(YAML::Node& root, const std::string& assignment) {

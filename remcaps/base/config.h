@@ -12,10 +12,12 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace remcaps {
@@ -39,6 +41,14 @@ class ConfigSection {
   void key(const std::string& name, std::string& value);
   /// A name out of a fixed list.
   void key(const std::string& name, std::string& value, const std::vector<std::string>& allowed);
+  /// An enum whose values 0, 1, ... have these names.
+  template <typename Enum>
+  requires std::is_enum_v<Enum>
+  void key(const std::string& name, Enum& value, const std::vector<std::string>& names) {
+    std::string text = names.at(static_cast<size_t>(value));
+    key(name, text, names);
+    value = static_cast<Enum>(std::find(names.begin(), names.end(), text) - names.begin());
+  }
   void key(const std::string& name, std::vector<int64_t>& value, IntRange range);
   void key(const std::string& name, std::vector<double>& value, Range range);
   void key(const std::string& name, std::vector<std::string>& value);
@@ -73,10 +83,21 @@ class ConfigSection {
   YAML::Node resolved_;
 };
 
+/// A key of a top-level section that has a new name.
+struct RenamedKey {
+  std::string section, old_name, new_name;
+};
+using RenamedKeys = std::vector<RenamedKey>;
+
+/// Gives the keys in `root` their new names. UsageError, naming `source`, if a section has a key
+/// under both names.
+void rename_keys(YAML::Node& root, const RenamedKeys& renamed, const std::string& source);
+
 /// Reads a YAML file and merges what it includes: `include: [base.yaml, ...]` (paths relative to
 /// the including file) are read first, in order; the file's own keys override theirs, section by
-/// section. UsageError names file and line of a key that a section of one file has twice.
-YAML::Node load_yaml_with_includes(const std::string& path);
+/// section. UsageError names file and line of a key that a section of one file has twice. Keys with
+/// a new name are renamed in every file.
+YAML::Node load_yaml_with_includes(const std::string& path, const RenamedKeys& renamed = {});
 
 /// Merges `over` into `base`: maps merge key by key, everything else is replaced.
 YAML::Node merge_yaml(const YAML::Node& base, const YAML::Node& over);

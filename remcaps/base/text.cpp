@@ -28,6 +28,12 @@ std::string with_commas(int64_t value) {
   return text;
 }
 
+std::string lower_case(std::string text) {
+  for (char& letter : text)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return text;
+}
+
 std::string shape_text(std::span<const int64_t> shape) {
   return fmt::format("{}", fmt::join(shape.begin(), shape.end(), "x"));
 }

@@ -19,6 +19,9 @@ std::string with_commas(int64_t value);
 /// "3x32x32"
 std::string shape_text(std::span<const int64_t> shape);
 
+/// ASCII letters in lower case, all other bytes as they are.
+std::string lower_case(std::string text);
+
 /// Whether JSON, and with it metadata and reports, can hold the text.
 bool is_utf8(std::string_view text);
 

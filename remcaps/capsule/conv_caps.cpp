@@ -8,9 +8,8 @@ ConvCapsImpl::ConvCapsImpl(ConvCapsOptions options_) : options(std::move(options
   weight = register_parameter("weight", torch::randn({options.places(), options.parent_types(),
                                                       options.parent_dim(), options.child_dim()}) *
                                             options.weight_std());
-  if (options.routing().bias != BiasUse::kNone)
-    bias = register_parameter(
-        "bias", torch::full({options.parent_types(), options.parent_dim()}, options.bias_mean()));
+  if (const auto parameter = bias_parameter(options.routing().bias, options.window()))
+    bias = register_parameter(parameter->name, torch::full(parameter->shape, parameter->mean));
 }
 
 RoutingResult ConvCapsImpl::forward(const Tensor& children, int64_t height, int64_t width,

@@ -1,11 +1,12 @@
-// Convolutional capsules: parents at each place of a map, fed by the capsules of a window.
+// Convolutional capsules: at each place of a map, parents that see the capsules of a window.
 #pragma once
 
 #include <torch/nn/modules/conv.h>
 
-#include "remcaps/capsule/conv_routing.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/forward.h"
+#include "remcaps/capsule/routing/conv3d.h"
+#include "remcaps/capsule/routing/window.h"
 
 namespace remcaps {
 
@@ -13,8 +14,12 @@ namespace remcaps {
 struct ConvCapsOptions {
   ConvCapsOptions(int64_t child_types, int64_t parent_types, int64_t kernel)
       : child_types_(child_types), parent_types_(parent_types), kernel_(kernel) {}
-  /// I_window, places of a window.
+  /// I_window, the number of places in a window.
   int64_t places() const { return child_types_ * kernel_ * kernel_; }
+  /// One window as the routing sees it.
+  RoutedLayer window() const {
+    return {places(), parent_types_, child_dim_, parent_dim_, bias_mean_, /*bias_std=*/0.0};
+  }
   TORCH_ARG(int64_t, child_types);
   TORCH_ARG(int64_t, parent_types);
   TORCH_ARG(int64_t, kernel);
@@ -26,16 +31,17 @@ struct ConvCapsOptions {
   TORCH_ARG(double, bias_mean) = 0.1;
 };
 
-/// children [B, T·H·W, Din], (type, y, x) row by row -> RoutingResult as of conv_caps_routing.
-/// Parameters: weight [T·k·k, J, Dout, Din], places in order (type, row, column), shared by all
-/// positions; bias [J, Dout] where the routing has one.
+/// children [B, T·H·W, Din] in order (type, y, x) -> what conv_caps_routing() returns.
+/// Parameters:
+///   weight  [T·k·k, J, Dout, Din]  places in order (type, row, column), shared by all positions
+///   bias    [J, Dout]              if the routing has one
 class ConvCapsImpl : public torch::nn::Module {
  public:
   explicit ConvCapsImpl(ConvCapsOptions options);
   RoutingResult forward(const Tensor& children, int64_t height, int64_t width,
                         const RoutingRequest& request = {});
 
-  /// Poses [B, P, J, Dout] as children of the next layer: [B, J·P, Dout], (type, y, x).
+  /// Poses [B, P, J, Dout] as children of the next layer, [B, J·P, Dout] in order (type, y, x).
   static Tensor as_children(const Tensor& poses);
 
   const ConvCapsOptions options;
@@ -56,9 +62,9 @@ struct Conv2dCapsOptions {
   TORCH_ARG(KernelPath, kernels) = KernelPath::kFused;
 };
 
-/// DeepCaps' capsules without routing: 3x3 convolution, padding 1, squash over each capsule.
-/// [B, C, H, W] -> [B, types·dim, H/stride, W/stride], channel = type · dim + component; bfloat16
-/// and channels-last where the convolution is (convolve.h).
+/// DeepCaps' capsules without routing: 3x3 convolution, padding 1, squash of each capsule.
+/// [B, C, H, W] -> [B, types·dim, H/stride, W/stride], channel = type · dim + component. The result
+/// has the type and layout of the convolution's (convolve.h).
 /// Parameters: conv.weight, conv.bias.
 class Conv2dCapsImpl : public torch::nn::Module {
  public:
@@ -73,17 +79,19 @@ TORCH_MODULE(Conv2dCaps);
 /// Options for Conv3dCaps, DeepCaps' routed convolution.
 struct Conv3dCapsOptions {
   Conv3dCapsOptions(int64_t types, int64_t dim) : types_(types), dim_(dim) {}
-  TORCH_ARG(int64_t, types);  ///< of children and parents alike
+  TORCH_ARG(int64_t, types);  ///< of the children, and as many of the parents
   TORCH_ARG(int64_t, dim);
-  TORCH_ARG(int64_t, depth) = 3;  ///< components of a child its votes see, counted from the first
+  TORCH_ARG(int64_t, depth) = 3;  ///< votes see the first `depth` components of a child
   TORCH_ARG(bool, conv_bias) = true;
   TORCH_ARG(bool, bias) = false;  ///< a bias per parent, 0.1 at the start
   TORCH_ARG(Conv3dRouting, routing) = {};
 };
 
-/// [B, types·dim, H, W] -> RoutingResult as of conv3d_routing.
-/// Parameters: conv.weight [types·dim, 1, depth, 3, 3], conv.bias; bias [types, dim] where asked
-/// for.
+/// [B, types·dim, H, W] -> what conv3d_routing() returns.
+/// Parameters:
+///   conv.weight  [types·dim, 1, depth, 3, 3]
+///   conv.bias    [types·dim]  if conv_bias is set
+///   bias         [types, dim] if bias is set
 class Conv3dCapsImpl : public torch::nn::Module {
  public:
   explicit Conv3dCapsImpl(Conv3dCapsOptions options);

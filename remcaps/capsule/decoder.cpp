@@ -81,7 +81,7 @@ ConvDecoder::ConvDecoder(const DecoderShape& shape_)
                                        .stride(stride)
                                        .padding(1)
                                        .output_padding(stride - 1))));
-    // A transposed convolution multiplies each place of its input with its whole kernel.
+    // A transposed convolution multiplies each place of its input by its whole kernel.
     multiply_adds_ += 9 * channels * outputs * positions;
     positions *= stride * stride;
     activation_floats_ += outputs * positions;

@@ -1,4 +1,4 @@
-// What every capsule network returns, and all that REM ever sees of one.
+// What every capsule network returns. REM sees nothing else of a network but its named parameters.
 #pragma once
 
 #include <torch/types.h>
@@ -13,9 +13,9 @@ namespace remcaps {
 
 using torch::Tensor;
 
-/// Where a block of child capsules came from: `types` capsules at each cell of a height x width
+/// The positions of a block of child capsules: `types` capsules at each place of a height x width
 /// map. Capsule (type o, row y, column x) has the index
-///   offset + o * stride_type + y * stride_y + x * stride_x.
+///   offset + o * stride_type + y * stride_y + x * stride_x
 struct CapsuleGrid {
   int64_t offset = 0;
   int64_t types = 0, height = 0, width = 0;
@@ -34,45 +34,48 @@ inline CapsuleGrid type_last_grid(int64_t offset, int64_t types, int64_t height,
 
 /// The couplings of one routing layer for a batch of images: one level of their parse trees.
 struct RoutingTrace {
-  std::string layer;  ///< its module name, "class"
+  std::string layer;  ///< its module name, e.g. "class"
 
-  /// Fully connected: c_ij, [B, I, J]. Convolutional: [B, P, I_window, J_types], one row of windows
-  /// per output position P. The couplings of the last routing iteration, quantized where asked for.
+  /// The couplings c_ij of the last routing iteration, quantized if asked for.
+  ///   fully connected layer  [B, I, J]
+  ///   convolutional layer    [B, P, I_window, J_types] for P output positions
   Tensor coupling;
 
   /// ||u_i|| of the children, [B, I].
   Tensor child_activations;
 
-  /// Convolutional only: the child index of each place of each window, int64 [P, I_window].
+  /// Convolutional layers only: the index of the child at each place of each window, int64
+  /// [P, I_window].
   Tensor windows;
 
-  /// The maps the children lie on; empty for capsules without a place.
+  /// The maps on which the children lie; empty if they have no position.
   std::vector<CapsuleGrid> grids;
 
-  /// Couplings outside [0, 1] that were clamped before quantization (a prior can push them there).
+  /// How many couplings were outside [0, 1] and were clamped before quantization (a prior can push
+  /// them there).
   int64_t clamped = 0;
 
   bool convolutional() const { return windows.defined(); }
 };
 
 struct ForwardOptions {
-  /// Fill Forward::routings. Training leaves it off and does not pay for it.
+  /// Fill Forward::routings. Training does not, and so does not pay for it.
   bool trace = false;
-  /// One per routing layer, in order; empty: no quantization. A layer whose entry is empty is left
-  /// alone. Applied to the couplings of the last routing iteration before the weighted sum.
+  /// One per routing layer, in order, or none at all. A layer with an empty entry is not quantized.
+  /// Quantizers round the couplings of the last routing iteration, before the weighted sum.
   std::vector<std::optional<Quantizer>> quantizers;
-  /// True classes, int64 [B]: masks the decoder's input in training. Undefined: the predicted
-  /// class.
+  /// The classes whose poses the decoder gets, int64 [B]: in training the true ones. Undefined: the
+  /// predicted classes.
   Tensor labels;
-  /// Run the decoder where the network has one.
+  /// Run the decoder, if the network has one.
   bool reconstruct = false;
 };
 
 struct Forward {
   Tensor poses;           ///< class capsules' poses v_j, [B, J, D]
   Tensor activations;     ///< ||v_j||, [B, J]
-  Tensor reconstruction;  ///< the decoder's image in normalised space, [B, C, H, W]; else undefined
-  std::vector<RoutingTrace> routings;  ///< on request, first routing layer first
+  Tensor reconstruction;  ///< the decoder's normalised images, [B, C, H, W]; undefined without one
+  std::vector<RoutingTrace> routings;  ///< if asked for: one per routing layer, in order
 };
 
 }  // namespace remcaps

@@ -1,11 +1,11 @@
-// Primary capsules: a convolution whose channels are read as capsules.
+// Primary capsules: a convolution whose output channels are read as capsules.
 #pragma once
 
 #include <torch/expanding_array.h>
 
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/forward.h"
-#include "remcaps/capsule/routing.h"
+#include "remcaps/ops/kernel_path.h"
 #include "remcaps/ops/squash.h"
 
 namespace remcaps {
@@ -25,14 +25,16 @@ struct PrimaryCapsOptions {
   TORCH_ARG(KernelPath, kernels) = KernelPath::kFused;
 };
 
-/// [B, C, H, W] -> children [B, I, D], I = types x height x width, index (type, y, x) row by row.
-/// Parameters: conv.weight [types·D, C/groups, k, k], conv.bias; channel = type · D + component.
+/// [B, C, H, W] -> children [B, I, D], I = types x height x width, in order (type, y, x).
+/// Parameters, with channel = type · D + component:
+///   conv.weight  [types·D, C/groups, k, k]
+///   conv.bias    [types·D]
 class PrimaryCapsImpl : public torch::nn::Module {
  public:
   explicit PrimaryCapsImpl(PrimaryCapsOptions options);
   Tensor forward(const Tensor& map);
 
-  /// The grid its capsules lie on, for an output map of this size.
+  /// The grid of its capsules, for an output map of this size.
   CapsuleGrid grid(int64_t height, int64_t width) const;
 
   const PrimaryCapsOptions options;

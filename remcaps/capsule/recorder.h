@@ -1,14 +1,14 @@
-// The thread through a network's routing layers during one forward pass.
+// Collects the traces of a network's routing layers during one forward pass.
 #pragma once
 
 #include <vector>
 
 #include "remcaps/capsule/forward.h"
-#include "remcaps/capsule/routing.h"
+#include "remcaps/capsule/routing/routing.h"
 
 namespace remcaps {
 
-/// Hands each routing layer, in order, its request and collects its trace:
+/// Gives each routing layer, in order, its request and keeps its trace:
 ///
 ///   RoutingRecorder recorder("my-net", options, /*routing_layers=*/1);
 ///   const RoutingResult result = class_->forward(children, recorder.next());
@@ -16,18 +16,18 @@ namespace remcaps {
 ///   forward.routings = recorder.take();
 class RoutingRecorder {
  public:
-  /// Error where options.quantizers is neither empty nor one per routing layer.
+  /// Error if options.quantizers is not empty and does not have one entry per routing layer.
   RoutingRecorder(const std::string& network, const ForwardOptions& options, size_t routing_layers);
 
   /// The request of the next routing layer.
   RoutingRequest next();
 
-  /// Keeps the trace of a layer where one is wanted. `children` [B, I, D] are its inputs; `windows`
-  /// belongs to convolutional layers (see RoutingTrace).
+  /// Keeps the trace of a layer if traces are wanted. `children` [B, I, D] are the layer's inputs.
+  /// `windows` is for convolutional layers (see RoutingTrace).
   void record(const std::string& layer, const Tensor& children, const RoutingResult& result,
               std::vector<CapsuleGrid> grids = {}, const Tensor& windows = {});
 
-  /// Whether traces are wanted (to spare work that only they need).
+  /// Whether traces are wanted. If not, a network can skip the work that only they need.
   bool tracing() const { return options_.trace; }
 
   std::vector<RoutingTrace> take() { return std::move(traces_); }

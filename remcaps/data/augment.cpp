@@ -1,19 +1,24 @@
 #include "remcaps/data/augment.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/random.h"
 #include "remcaps/data/resize.h"
+#include "remcaps/torch/random.h"
 
 namespace remcaps {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
+bool changes_contrast(const AugmentOptions& options) {
+  return options.contrast[0] != 1.0 || options.contrast[1] != 1.0;
+}
+
 bool jitters(const AugmentOptions& options) {
-  return options.brightness > 0 || options.brightness_add > 0 || options.contrast[0] != 1.0 ||
-         options.contrast[1] != 1.0;
+  return options.brightness > 0 || options.brightness_add > 0 || changes_contrast(options);
 }
 
 torch::Tensor row(const torch::Tensor& draws, Draw which) {
@@ -98,7 +103,7 @@ torch::Tensor jitter_pixels(torch::Tensor x, const AugmentOptions& options,
     factor = uniform(draws, Draw::kBrightness, 1 - options.brightness, 1 + options.brightness);
     x = (x * torch::where(first, factor, torch::ones_like(factor))).clamp_(0, 1);
   }
-  if (options.contrast[0] != 1.0 || options.contrast[1] != 1.0) {
+  if (changes_contrast(options)) {
     const torch::Tensor grey =
         x.size(1) == 3 ? x.select(1, 0) * 0.2989 + x.select(1, 1) * 0.587 + x.select(1, 2) * 0.114
                        : x.mean(1);
@@ -168,7 +173,7 @@ torch::Tensor augment_draws(const AugmentOptions& options, uint64_t seed, uint64
             .copy_(random_uniform(seed, RandomStream::kAugment, epoch, samples,
                                   static_cast<uint32_t>(draw)));
   };
-  const bool contrast = options.contrast[0] != 1.0 || options.contrast[1] != 1.0;
+  const bool contrast = changes_contrast(options);
   fill(options.crop > 0, {Draw::kCropRow, Draw::kCropColumn});
   fill(options.shift > 0, {Draw::kShiftRow, Draw::kShiftColumn});
   fill(options.flip, {Draw::kFlip});
@@ -201,6 +206,20 @@ bool only_normalizes(const AugmentOptions& options) {
 
 bool only_moves_pixels(const AugmentOptions& options) {
   return only_normalizes(options) && options.rotation == 0 && !jitters(options);
+}
+
+std::string training_changes(const AugmentOptions& options) {
+  std::vector<std::string> changes;
+  if (options.crop > 0) changes.push_back(fmt::format("crop {}", options.crop));
+  if (options.shift > 0) changes.push_back(fmt::format("shift {}", options.shift));
+  if (options.flip) changes.emplace_back("flip");
+  if (options.rotation > 0) changes.push_back(fmt::format("rotation {}", options.rotation));
+  if (options.brightness > 0) changes.push_back(fmt::format("brightness {}", options.brightness));
+  if (options.brightness_add > 0)
+    changes.push_back(fmt::format("brightness_add {}", options.brightness_add));
+  if (changes_contrast(options))
+    changes.push_back(fmt::format("contrast {}", fmt::join(options.contrast, "-")));
+  return fmt::format("{}", fmt::join(changes, ", "));
 }
 
 std::vector<int64_t> augmented_shape(const AugmentOptions& options,

@@ -1,8 +1,9 @@
-// From bytes to network input: batched tensor work on whatever device the bytes are on.
+// From bytes to network input: batched tensor work on the device that holds the bytes.
 #pragma once
 
 #include <torch/types.h>
 
+#include <string>
 #include <vector>
 
 #include "remcaps/data/dataset.h"
@@ -29,7 +30,7 @@ enum class Draw : uint32_t {
 torch::Tensor augment_draws(const AugmentOptions& options, uint64_t seed, uint64_t epoch,
                             const torch::Tensor& samples);
 
-/// Error where options do not fit images of [C, H, W] (a crop larger than the image, a mean of
+/// Error if options do not fit images of [C, H, W] (a crop larger than the image, a mean of
 /// another number of channels).
 void check_augment(const AugmentOptions& options, const std::vector<int64_t>& image);
 
@@ -38,6 +39,9 @@ bool only_normalizes(const AugmentOptions& options);
 
 /// Whether training does no more to an image than to shift it, flip it and normalise its channels.
 bool only_moves_pixels(const AugmentOptions& options);
+
+/// What training changes at random, for people: "shift 2, flip". Empty: nothing.
+std::string training_changes(const AugmentOptions& options);
 
 /// [C, H, W] of an image of `image` = [C, H, W] after augmentation.
 std::vector<int64_t> augmented_shape(const AugmentOptions& options,

@@ -2,9 +2,9 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/data/augment.h"
 #include "remcaps/ops/batch.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 namespace {
@@ -20,7 +20,7 @@ bool fits_on(torch::Device device, int64_t bytes, int64_t max_bytes) {
   return max_bytes < 0 || bytes <= max_bytes;
 }
 
-// The images on the device, or undefined where they should stay in host memory.
+// The images on the device, or undefined if they should stay in host memory.
 torch::Tensor move_to(const torch::Tensor& images, torch::Device device, int64_t max_bytes) {
   if (!device.is_cuda() || images.is_cuda()) return images;
   if (!fits_on(device, static_cast<int64_t>(images.nbytes()), max_bytes)) return {};

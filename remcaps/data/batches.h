@@ -13,10 +13,10 @@ struct Batch {
   torch::Tensor indices;  ///< int64 [B], place of each image in its data set, on the device
 };
 
-/// A data set that lives on the device as bytes where it fits there, else in host memory, from
-/// which batches are streamed. A resize that shrinks images, or whose large images fit on a GPU, is
-/// done once, here; any other is done for every batch, so that the large images are never stored
-/// (both give the same bytes).
+/// A data set as bytes: on the device if it fits there, else in host memory, from which batches are
+/// streamed. A resize is done once, in the constructor, if it shrinks the images or if the larger
+/// images fit on a GPU. Otherwise it is done for every batch, so that the larger images are never
+/// stored. Both give the same bytes.
 class BatchSource {
  public:
   /// `max_device_bytes` is how much of a GPU's memory the images may take; -1: half of what is
@@ -39,7 +39,7 @@ class BatchSource {
   Batch training_batch(int64_t step, int64_t batch_size, uint64_t seed, uint64_t epoch) const;
 
   /// The same for a step that a number on the device says (int64 [1]); full batches of the epoch
-  /// that prepare_epoch() was last called for. Nothing in it depends on the host where
+  /// that prepare_epoch() was last called for. Nothing in it depends on the host if
   /// stays_on_device().
   Batch training_batch_at(const torch::Tensor& step, int64_t batch_size) const;
 
@@ -50,9 +50,9 @@ class BatchSource {
   Batch evaluation_batch(int64_t first, int64_t count) const;
 
  private:
-  // Images `indices` (int64 [B], where the images are) as bytes on the device.
+  // Images `indices` (int64 [B], on the images' device) as bytes on the device.
   torch::Tensor gather(const torch::Tensor& indices) const;
-  // Images `chosen` (int64 [B], where the images are) of the epoch at hand, augmented.
+  // Images `chosen` (int64 [B], on the images' device) of the epoch at hand, augmented.
   Batch augmented(const torch::Tensor& chosen) const;
 
   Dataset dataset_;
@@ -66,7 +66,7 @@ class BatchSource {
   struct Epoch {
     bool made = false;
     uint64_t seed = 0, number = 0;
-    torch::Tensor order;  // int64 [N], where the images are
+    torch::Tensor order;  // int64 [N], on the images' device
     torch::Tensor draws;  // float32 [draws, N] on the device
   };
   mutable Epoch epoch_;

@@ -7,8 +7,8 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/catalog.h"
-#include "remcaps/data/readers.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/data/source.h"
 #include "remcaps/data/splits.h"
 
 namespace remcaps {
@@ -20,6 +20,9 @@ Dataset Dataset::select(const torch::Tensor& indices) const {
   chosen.labels = labels.index_select(0, indices);
   for (const auto& [name, values] : attributes)
     chosen.attributes[name] = values.index_select(0, indices);
+  if (!names.empty())
+    for (int64_t i = 0; i < indices.size(0); ++i)
+      chosen.names.push_back(names.at(static_cast<size_t>(indices[i].item<int64_t>())));
   return chosen;
 }
 
@@ -77,7 +80,10 @@ void bind(ConfigSection& section, AugmentOptions& options) {
 void bind(ConfigSection& section, DatasetOptions& options) {
   section.key("name", options.name, dataset_names());
   section.key("folder", options.folder);
-  section.key("protocol", options.protocol, std::vector<std::string>{"", "azimuth", "elevation"});
+  std::vector<std::string> protocols = {""};
+  for (const DatasetDescriptor& dataset : datasets())
+    for (const ViewProtocol& protocol : dataset.protocols) protocols.push_back(protocol.attribute);
+  section.key("protocol", options.protocol, protocols);
   section.key("image_size", options.image_size, {0, 4096});
   section.key("validation", options.validation, {-1, int64_t{1} << 40});
   section.key("limit_train", options.limit_train, {0, int64_t{1} << 40});
@@ -105,12 +111,12 @@ fs::path data_root(const std::string& from_command_line) {
 
 std::vector<std::string> dataset_names() {
   std::vector<std::string> names;
-  for (const CatalogEntry& entry : catalog()) names.push_back(entry.name);
+  for (const DatasetDescriptor& dataset : datasets()) names.push_back(dataset.name);
   return names;
 }
 
 AugmentOptions default_augment(const std::string& dataset_name) {
-  return catalog_entry(dataset_name).augment;
+  return find_dataset(dataset_name).augment;
 }
 
 void check_labels(const fs::path& source, const torch::Tensor& labels, int64_t classes) {

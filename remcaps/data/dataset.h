@@ -19,6 +19,7 @@ struct Dataset {
   /// Extra integers per image, int64 [N]: smallNORB's "instance", "elevation" and "azimuth" (both
   /// in degrees), "lighting".
   std::map<std::string, torch::Tensor> attributes;
+  std::vector<std::string> names;  ///< the files' names, if the set is a folder of pictures
 
   int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
   /// The images at `indices` (int64 [M], CPU), in that order.
@@ -31,7 +32,7 @@ struct DataSplits {
   std::string name;
   std::vector<std::string> class_names;
   Dataset train, validation, test;
-  /// Further labelled sets by name: smallNORB's "novel" and "familiar" views under a viewpoint
+  /// Other labelled sets by name: smallNORB's "novel" and "familiar" views under a viewpoint
   /// protocol ("novel" is the test split itself), affNIST's "expanded-test" (MNIST's test images
   /// padded to 40x40, which also validate).
   std::map<std::string, Dataset> extra;
@@ -81,8 +82,8 @@ struct DatasetOptions {
 };
 void bind(ConfigSection& section, DatasetOptions& options);
 
-/// Reads a data set from `data_root` (or options.folder) and splits it. A file written by
-/// `remcaps data prepare` is preferred to the authors' own. Error: one line that names the file,
+/// Reads a data set from `data_root` (or options.folder) and splits it. If `remcaps data prepare` has
+/// written a file, that one is read. Error: one line that names the file,
 /// what was found and what was expected.
 DataSplits load_dataset(const DatasetOptions& options, const std::filesystem::path& data_root);
 
@@ -91,7 +92,7 @@ std::filesystem::path data_root(const std::string& from_command_line);
 
 std::vector<std::string> dataset_names();
 
-/// Error where a label lies outside 0..classes-1; names the file, the image and the label.
+/// Error if a label lies outside 0..classes-1; names the file, the image and the label.
 void check_labels(const std::filesystem::path& source, const torch::Tensor& labels,
                   int64_t classes);
 

@@ -11,7 +11,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/sha256.h"
+#include "remcaps/data/checksum.h"
 
 #if defined(REMCAPS_HAVE_CURL)
 #include <curl/curl.h>
@@ -153,7 +153,7 @@ bool is_interruption(CURLcode code) {
          code == CURLE_OPERATION_TIMEDOUT || code == CURLE_HTTP2_STREAM || code == CURLE_HTTP2;
 }
 
-// Brings `part` to its full length. True where the server refused to resume at its end: it may
+// Brings `part` to its full length. True if the server refused to resume at its end: it may
 // already be whole.
 bool complete(const std::string& url, const fs::path& part) {
   constexpr int kStandstills = 3;  // requests in a row that brought nothing

@@ -1,4 +1,4 @@
-// Downloads over HTTP(S) that resume where they stopped and end with a checksum.
+// Downloads over HTTP(S): resumed if they break off, checked when they are complete.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@ namespace remcaps {
 /// Whether this build can download (libcurl was there).
 bool can_download();
 
-/// Downloads `url` to `target`. The bytes gather in `target`.part: a transfer that breaks off is
-/// taken up again there, now (a few times, while it still makes headway) or at the next call; where
-/// the server's file has changed since, or nothing says that it has not, it begins anew. The file
-/// gets its name only once it is complete and, where `sha256` is given, has that checksum; a
-/// .part with a wrong one is removed.
+/// Downloads `url` to `target`. The bytes gather in `target`.part. If a transfer breaks off, it is
+/// resumed: a few times now, as long as bytes arrive, else by the next call. It starts again from the
+/// beginning if the server's file has changed, or if nothing tells whether it has. The file gets its
+/// name only when it is complete and has the checksum `sha256` (empty: not checked). A .part with a
+/// wrong checksum is removed.
 ///
 /// Error names the address, what was found and what was expected.
 void download_file(const std::string& url, const std::filesystem::path& target,

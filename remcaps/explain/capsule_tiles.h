@@ -1,4 +1,5 @@
-// A layer of many capsules laid out as tiles: one for each capsule type, one cell for each place.
+// How a layer of many capsules is laid out as tiles: one for each capsule type, one cell for each
+// place. web/src/tiles.ts does the same; tests/explain/trees.json tests both.
 #pragma once
 
 #include <string>
@@ -23,11 +24,17 @@ struct CapsuleTiles {
   std::vector<Tile> tiles;
   std::vector<Cell> cells;  ///< one for each capsule
   double bottom = 0;
-  bool have_places = false;  ///< on the grids; else one tile holds all capsules, in their order
+  bool have_places = false;  ///< if not, one tile holds all capsules in their order
 };
 
-/// Fills left..right from `top` down, grid below grid. Where some capsules have no place, none
-/// counts.
+/// How many tiles stand in a row.
+int64_t tiles_per_row(const CapsuleGrid& grid);
+
+/// The side of a cell's square, as a part of the cell: never too small to be seen.
+double cell_side(double activation, double largest_activation);
+
+/// Fills left..right from `top` down, grid below grid. If some capsules have no place, the places of
+/// the others are not used either.
 CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, double left,
                            double right, double top);
 

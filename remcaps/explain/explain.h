@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "remcaps/explain/parse_tree_graph.h"
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps {
 

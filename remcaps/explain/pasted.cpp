@@ -2,7 +2,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/torch/random.h"
-#include "remcaps/data/prepared.h"
+#include "remcaps/data/formats/prepared.h"
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
@@ -108,7 +108,7 @@ PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& option
 void write_pasted(const DataSplits& objects, const PasteOptions& options,
                   const std::filesystem::path& file) {
   SourceData source;
-  source.name = "folder";  // the data set of any images: recipes give this file as its folder
+  source.name = kPictureFolder;  // recipes give this file as their dataset.folder
   source.class_names = objects.class_names;
   PasteOptions of_test = options;
   of_test.split = options.split + 1;

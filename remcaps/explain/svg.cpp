@@ -148,6 +148,7 @@ void Svg::image(double x, double y, double width, double height, const std::stri
                  "<image x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
                  "preserveAspectRatio=\"none\" image-rendering=\"pixelated\" href=\"{}\"{}",
                  number(x), number(y), number(width), number(height), uri, closing("image", title));
+  frame(x, y, width, height, {.width = 0.5, .opacity = 0.5});
 }
 
 void Svg::colour_scale(double x, double y, double width, const std::string& label,
@@ -170,16 +171,21 @@ void Svg::place(const Svg& other, double x, double y) {
   dark_rules_.insert(other.dark_rules_.begin(), other.dark_rules_.end());
 }
 
-std::string Svg::str(std::string_view title) const {
+std::string Svg::description(std::string_view text) {
+  return text.empty() ? "" : fmt::format("<desc>{}</desc>\n", escape_xml(text));
+}
+
+std::string Svg::str(std::string_view title, std::string_view description) const {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
       "viewBox=\"0 0 {0} {1}\" role=\"img\" font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu "
       "Sans', "
-      "sans-serif\">\n<title>{2}</title>\n"
+      "sans-serif\">\n<title>{2}</title>\n{5}"
       "<style>svg{{color:#1f2430}}.page{{fill:#ffffff}}"
       "@media (prefers-color-scheme:dark){{svg{{color:#e4e7ee}}.page{{fill:#14171f}}{4}}}</style>\n"
       "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n{3}</svg>\n",
-      number(width_), number(height_), escape_xml(title), body_, fmt::join(dark_rules_, ""));
+      number(width_), number(height_), escape_xml(title), body_, fmt::join(dark_rules_, ""),
+      Svg::description(description));
 }
 
 }  // namespace remcaps

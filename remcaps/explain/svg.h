@@ -63,7 +63,8 @@ class Svg {
   void circle(double x, double y, double radius, const Paint& fill, const Stroke& outline,
               const std::string& title = "");
   void text(double x, double y, std::string_view text, const TextStyle& style = {});
-  /// `uri` is a data URI; pixels stay sharp when enlarged.
+  /// `uri` is a data URI; pixels stay sharp when enlarged. A thin frame sets a white picture off a
+  /// white page.
   void image(double x, double y, double width, double height, const std::string& uri,
              const std::string& title = "");
   /// A horizontal scale with its ends labelled.
@@ -73,8 +74,10 @@ class Svg {
   /// Another document's shapes at (x, y), at their own size.
   void place(const Svg& other, double x, double y);
 
-  /// The whole file. `title` is what a screen reader says.
-  std::string str(std::string_view title) const;
+  /// The whole file. A screen reader says `title`, then `description`.
+  std::string str(std::string_view title, std::string_view description = "") const;
+  /// The element that str() puts the description into; nothing for an empty one.
+  static std::string description(std::string_view text);
 
  private:
   std::string dark_classes(const Paint& fill, const Paint& stroke);

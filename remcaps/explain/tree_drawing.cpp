@@ -129,17 +129,20 @@ void draw_tiles(Svg& svg, const CapsuleTiles& laid) {
 
 void draw_cells(Svg& svg, const ParseTree& tree, const Layout& layout) {
   const CapsuleTiles& laid = *layout.tiles;
-  std::vector<double> couplings(laid.cells.size(), 0);  // the strongest of each capsule
+  std::vector<double> couplings(laid.cells.size(), 0);  // the strongest one of each capsule
   for (const TreeEdge& edge : tree.edges)
     if (layout.tiled(static_cast<size_t>(edge.layer))) {
       double& strongest = couplings[static_cast<size_t>(edge.from)];
       strongest = std::max(strongest, edge.coupling);
     }
+  const std::vector<TreeNode>& nodes = tree.layers[layout.lowest];
+  double largest = 0;
+  for (const TreeNode& node : nodes) largest = std::max(largest, node.activation);
   for (size_t n = 0; n < couplings.size(); ++n) {
     if (couplings[n] <= 0) continue;
     const CapsuleTiles::Cell& cell = laid.cells[n];
-    const double activation = tree.layers[layout.lowest][n].activation;
-    const double side = cell.side * (0.3 + 0.6 * std::sqrt(std::clamp(activation, 0.0, 1.0)));
+    const double activation = nodes[n].activation;
+    const double side = cell.side * cell_side(activation, largest);
     svg.rect(
         cell.x - side / 2, cell.y - side / 2, side, side, strength_paint(couplings[n]),
         fmt::format("{}: coupling {:.3f}, activation {:.3f}", cell.name, couplings[n], activation));

@@ -23,7 +23,7 @@ REMCAPS_HOST_DEVICE inline float squash_twice_slope(float n2, float epsilon) {
   return 2.0F / (one_more * one_more * root) - n2 / (one_more * length2 * root);
 }
 
-/// Both of them out of one root and one division each, for maps on which arithmetic is the bound.
+/// Both of them from one root and one division each, for maps whose time is spent on arithmetic.
 struct SquashSlopes {
   float factor, twice_slope;
 };
@@ -37,26 +37,27 @@ REMCAPS_HOST_DEVICE inline SquashSlopes squash_slopes(float n2, float epsilon) {
   return {n2 * both, both * (2.0F * inverse_more - n2 * inverse_root * inverse_root)};
 }
 
-/// Scaled-distance routing shortens a vote to the length of its child: by which factor, out of the
-/// squared lengths. A vote of length 0 is left alone.
+/// The factor by which scaled-distance routing shortens a vote to the length of its child, from
+/// their squared lengths. 1 if the vote is not longer.
 REMCAPS_HOST_DEVICE inline float clamp_factor(float vote2, float child2) {
   return vote2 > child2 ? std::sqrt(child2 / vote2) : 1.0F;
 }
 
-/// t of the logits t d: a vote at half the mean distance gets 0.9 of the coupling. `log_odds` is
-/// log(9 (J - 1)), 0 for a single parent.
+/// The scale t of the logits t d. It gives a vote at half the mean distance 0.9 of the coupling.
+/// `log_odds` is log(9 (J - 1)), or 0 for a single parent.
 REMCAPS_HOST_DEVICE inline float distance_scale(float mean_distance, float log_odds) {
   return log_odds / (1e-12F - 0.5F * mean_distance);
 }
 
-/// The derivative of distance_scale by the mean distance, out of the scale itself.
+/// The derivative of distance_scale with respect to the mean distance, from the scale itself.
 REMCAPS_HOST_DEVICE inline float distance_scale_slope(float scale, float log_odds) {
   return log_odds > 0 ? 0.5F * scale * scale / log_odds : 0.0F;
 }
 
-/// How a distance moves its vote and its pose, along the line between them and per unit of it: out
-/// of the gradient of the logit t d, and of what the mean distance's gradient leaves to each
-/// distance. A vote that is its pose moves neither, as torch has it of a norm of 0.
+/// e = (t dL/db + m) / d. The gradient of the distance d between a pose v and a vote u is
+/// dL/dv = e (v - u) and dL/du = e (u - v). `grad_logit` is dL/db of the logit b = t d, and
+/// `grad_mean` the share m of this distance in the gradient of the mean distance. A distance of 0
+/// has the gradient 0, as in torch.
 REMCAPS_HOST_DEVICE inline float distance_pull(float scale, float grad_logit, float grad_mean,
                                                float distance) {
   return distance > 0 ? (scale * grad_logit + grad_mean) / distance : 0.0F;
@@ -68,7 +69,7 @@ struct Margins {
   float lambda = 0.5F;  ///< weight of the others
 };
 
-/// One class's share of an image's margin loss, and its derivative by the activation.
+/// One class's share of an image's margin loss, and its derivative with respect to the activation.
 REMCAPS_HOST_DEVICE inline float margin_term(float activation, bool is_true, const Margins& m,
                                              float* derivative) {
   const float miss = is_true ? m.plus - activation : activation - m.minus;
@@ -81,13 +82,13 @@ REMCAPS_HOST_DEVICE inline float margin_term(float activation, bool is_true, con
   return scale * miss * miss;
 }
 
-/// Adam's constants, and the numbers of one step. Complements come on their own: 1 - 0.999F is off
-/// by 1e-5.
+/// Adam's constants. The complements are stored too, since 1 - 0.999F is off by 1e-5.
 struct AdamConstants {
   float beta1 = 0.9F, one_minus_beta1 = 0.1F;
   float beta2 = 0.999F, one_minus_beta2 = 0.001F;
   float epsilon = 1e-8F;
 };
+/// The numbers that change from step to step.
 struct StepNumbers {
   float step_size = 0;          ///< lr / (1 - beta1^t)
   float second_correction = 1;  ///< sqrt(1 - beta2^t)

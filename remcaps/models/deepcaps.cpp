@@ -16,14 +16,13 @@ constexpr int64_t kFirstCellDim = 4;
 
 DeepCapsOptions DeepCapsOptions::original() {
   DeepCapsOptions options;
-  options.variant = "original";
   options.relu = true;
   options.squash_conv1 = false;
   options.norm_momentum = 0.01;
   options.norm_epsilon = 1e-3;
   options.conv_bias = false;
-  options.third_cell = "last";
-  options.init = "keras";
+  options.third_cell = ThirdCell::kLast;
+  options.init = Init::kKeras;
   options.conv3d_depth = kCapsuleDim;
   options.conv3d_conv_bias = false;
   options.conv3d_bias = true;
@@ -36,8 +35,9 @@ DeepCapsOptions DeepCapsOptions::original() {
 }
 
 void bind(ConfigSection& section, DeepCapsOptions& options, const ModelContext&) {
-  section.key("variant", options.variant, {"rem", "original"});
-  if (options.variant == "original") options = DeepCapsOptions::original();
+  std::string variant = "rem";
+  section.key("variant", variant, {"rem", "original"});
+  if (variant == "original") options = DeepCapsOptions::original();
   section.key("relu", options.relu);
   section.key("squash_conv1", options.squash_conv1);
   section.key("norm_momentum", options.norm_momentum, {0.0, 1.0});
@@ -53,13 +53,7 @@ void bind(ConfigSection& section, DeepCapsOptions& options, const ModelContext&)
   conv3d.key("depth", options.conv3d_depth, {1, kCapsuleDim});
   conv3d.key("conv_bias", options.conv3d_conv_bias);
   conv3d.key("bias", options.conv3d_bias);
-  conv3d.key("iterations", options.conv3d.iterations, {1, 16});
-  bind_gradient(conv3d, options.conv3d.gradient);
-  std::string over =
-      options.conv3d.squash_over == Conv3dRouting::SquashOver::kAtoms ? "atoms" : "map";
-  conv3d.key("squash_over", over, {"atoms", "map"});
-  options.conv3d.squash_over =
-      over == "atoms" ? Conv3dRouting::SquashOver::kAtoms : Conv3dRouting::SquashOver::kMap;
+  bind(conv3d, options.conv3d);
   conv3d.finish();
   section.adopt("conv3d", conv3d);
 
@@ -85,7 +79,7 @@ DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
     third = fourth;
     fourth = plan().map();
   }
-  const bool third_first = options.third_cell == "first";
+  const bool third_first = options.third_cell == DeepCapsOptions::ThirdCell::kFirst;
   const FeatureMap& before = third_first ? third : fourth;
   const FeatureMap& after = third_first ? fourth : third;
   const int64_t offset = before.height * before.width * options.types;
@@ -99,7 +93,7 @@ DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
                    .weight_std(0.05)
                    .bias_mean(0.0)
                    .bias_std(0.05));
-  if (options.init == "keras") initialise_as_keras();
+  if (options.init == DeepCapsOptions::Init::kKeras) initialise_as_keras();
   finish(options.decoder);
 }
 
@@ -141,8 +135,8 @@ void DeepCaps::initialise_as_keras() {
   for (const auto& item : named_parameters()) {
     const std::string& name = item.key();
     const Tensor& tensor = item.value();
-    if (name ==
-        "class.weight") {  // Keras' W is [J, I, Dout, Din]: fans are its last two, times J·I
+    if (name == "class.weight") {
+      // Keras' W is [J, I, Dout, Din]. Its fans are the last two dimensions, times J·I.
       const int64_t pairs = tensor.size(0) * tensor.size(1);
       glorot_uniform_(tensor, pairs * tensor.size(2), pairs * tensor.size(3));
     } else if (name == "class.bias") {
@@ -183,7 +177,7 @@ Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
       skip = routed.poses.flatten(1, 2);
       if (recorder.tracing()) {
         const int64_t height = x.size(2), width = x.size(3);
-        // Every position routes the types of that position.
+        // The window of a position holds the types at that position.
         const Tensor windows = torch::arange(height * width * options_.types, torch::kInt64)
                                    .view({height * width, options_.types});
         recorder.record("caps31", capsules_of(x), routed,
@@ -194,8 +188,9 @@ Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
     third = fourth;
     fourth = x;
   }
-  return options_.third_cell == "first" ? torch::cat({capsules_of(third), capsules_of(fourth)}, 1)
-                                        : torch::cat({capsules_of(fourth), capsules_of(third)}, 1);
+  return options_.third_cell == DeepCapsOptions::ThirdCell::kFirst
+             ? torch::cat({capsules_of(third), capsules_of(fourth)}, 1)
+             : torch::cat({capsules_of(fourth), capsules_of(third)}, 1);
 }
 
 }  // namespace remcaps

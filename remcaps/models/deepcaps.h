@@ -1,5 +1,5 @@
-// DeepCaps (Rajasegaran et al.): four cells of convolutional capsules with skip connections, the
-// last of which routes through a 3-D convolution.
+// DeepCaps (Rajasegaran et al.): four cells of convolutional capsules with skip connections. The
+// last cell routes through a 3-D convolution.
 #pragma once
 
 #include <torch/nn/modules/batchnorm.h>
@@ -8,36 +8,45 @@
 
 namespace remcaps {
 
+/// The defaults are those of the port that REM's authors train.
 struct DeepCapsOptions {
-  /// "rem": the port REM's authors train; "original": the DeepCaps authors' own. Sets the defaults
-  /// of everything below.
-  std::string variant = "rem";
+  /// Whether the capsules of the third cell come before or after those of the fourth.
+  enum class ThirdCell { kFirst, kLast };
+  enum class Init {
+    kTorch,
+    kKeras,  ///< glorot, and he_normal for the 3-D convolution
+  };
   bool relu = false;            ///< after conv1 (original: yes)
   bool squash_conv1 = true;     ///< squash conv1's channels as capsules of 1 (original: no)
   double norm_momentum = 0.99;  ///< share of the new batch in bn1's running mean (original: 0.01)
-  double norm_epsilon = 1e-8;   ///< (original: 1e-3)
+  double norm_epsilon = 1e-8;   ///< of bn1 (original: 1e-3)
   bool conv_bias = true;        ///< of the capsule convolutions (original: no)
   int64_t conv_channels = 128;
   int64_t types = 32;
   int64_t class_dim = 32;
-  /// "first": capsules of the third cell before those of the fourth; "last": after (original).
-  std::string third_cell = "first";
-  std::string init = "torch";  ///< "torch" or "keras" (original: glorot, he_normal for the 3-D one)
-  int64_t conv3d_depth = 3;    ///< components of a child the 3-D kernel sees (original: all 8)
-  bool conv3d_conv_bias = true;  ///< (original: no, but conv3d_bias)
-  bool conv3d_bias = false;      ///< a bias per parent capsule, in every iteration
-  Conv3dRouting conv3d;
-  RoutingOptions routing =
+  ThirdCell third_cell = ThirdCell::kFirst;  ///< (original: last)
+  Init init = Init::kTorch;                  ///< (original: Keras)
+  int64_t conv3d_depth = 3;  ///< components of a child that the 3-D kernel sees (original: all 8)
+  bool conv3d_conv_bias = true;  ///< a bias per vote (original: no)
+  bool conv3d_bias = false;      ///< a bias per parent capsule, in every iteration (original: yes)
+  Conv3dRouting conv3d = {};
+  RoutingPtr routing =
       DynamicRouting{.bias = BiasUse::kLast, .squash = {Squash::Form::kNorm, 1e-8}};
-  DecoderOptions decoder;
+  DecoderOptions decoder = {};
 
+  /// The network of the DeepCaps authors.
   static DeepCapsOptions original();
 };
+/// The key `variant` chooses the defaults of the other keys: "rem" or "original".
 void bind(ConfigSection& section, DeepCapsOptions& options, const ModelContext& context);
 
-/// conv1, bn1 -> cells 0 to 3: x = capsM0(x), stride 2; x = capsM3(capsM2(x)) + capsM1(x). caps31
-/// is the routed one. The capsules of cells 2 and 3, in order (y, x, type), are the children of
-/// `class`. Parameters: conv1, bn1, capsMN.conv.{weight,bias}, class.{weight,bias}.
+/// conv1, bn1 -> cells M = 0 to 3: x = capsM0(x), stride 2; x = capsM3(capsM2(x)) + capsM1(x).
+/// caps31 is the routed layer. The capsules of cells 2 and 3, in order (y, x, type), are the
+/// children of `class`.
+/// Parameters:
+///   conv1.{weight,bias}, bn1.{weight,bias}
+///   capsMN.conv.{weight,bias}
+///   class.{weight,bias}
 class DeepCaps : public StackedCapsNet {
  public:
   DeepCaps(const ModelContext& context, const DeepCapsOptions& options);
@@ -46,14 +55,15 @@ class DeepCaps : public StackedCapsNet {
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
 
  private:
-  /// Three capsule convolutions and the skip connection, which the last cell routes instead.
+  /// Three capsule convolutions and the skip connection, which is `routed` in the last cell and
+  /// `skip` in the others.
   struct Cell {
     Conv2dCaps down{nullptr}, skip{nullptr}, second{nullptr}, third{nullptr};
     Conv3dCaps routed{nullptr};
   };
   Cell add_cell(int64_t index, int64_t dim);
-  /// [B, types·8, h, w] -> [B, h·w·types, 8], which of a channels-last map is only another view;
-  /// float32 also of a bfloat16 map.
+  /// [B, types·8, h, w] -> [B, h·w·types, 8], float32. Only a view if the map is channels-last and
+  /// float32.
   Tensor capsules_of(const Tensor& map) const;
   void initialise_as_keras();
 

@@ -2,21 +2,12 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
 
 namespace remcaps {
 
-DrCapsNetOptions DrCapsNetOptions::dr() {
-  DrCapsNetOptions options;
-  options.name = "dr-capsnet";
-  return options;
-}
-
 DrCapsNetOptions DrCapsNetOptions::gamma() {
-  DrCapsNetOptions options;
-  options.name = "gamma-capsnet";
-  options.hidden = {32};
-  options.routing = ScaledDistanceRouting{};
-  return options;
+  return {.name = "gamma-capsnet", .hidden = {32}, .routing = ScaledDistanceRouting{}};
 }
 
 void bind(ConfigSection& section, DrCapsNetOptions& options, const ModelContext&) {
@@ -39,7 +30,7 @@ void bind(ConfigSection& section, DrCapsNetOptions& options, const ModelContext&
 DrCapsNet::DrCapsNet(const ModelContext& context, const DrCapsNetOptions& options)
     : StackedCapsNet(options.name, context) {
   const auto margin = [&options](int64_t kernel) {
-    return options.padding == "same" ? (kernel - 1) / 2 : 0;
+    return options.padding == DrCapsNetOptions::Padding::kSame ? (kernel - 1) / 2 : 0;
   };
   for (int64_t i = 1; i <= options.convs; ++i)
     convs_.push_back(add_conv(fmt::format("conv{}", i),

@@ -10,6 +10,12 @@
 
 namespace remcaps {
 
+namespace {
+
+using Norm = EffBackboneOptions::Norm;
+
+}  // namespace
+
 void bind(ConfigSection& section, EffBackboneOptions& options) {
   section.key("conv_channels", options.channels, {1, 65536});
   section.key("conv_kernels", options.kernels, {1, 255});
@@ -27,17 +33,22 @@ void bind(ConfigSection& section, EffBackboneOptions& options) {
 
 EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelContext& context,
                                        const EffBackboneOptions& backbone)
-    : StackedCapsNet(name, context), leaky_(backbone.activation == "leaky-relu") {
-  const std::string then =
-      (leaky_ ? "LeakyReLU" : "ReLU") +
-      (backbone.norm == "none" ? std::string() : " + " + backbone.norm + " norm");
+    : StackedCapsNet(name, context),
+      leaky_(backbone.activation == EffBackboneOptions::Activation::kLeakyRelu) {
+  check(backbone.kernels.size() == backbone.channels.size() &&
+            backbone.strides.size() == backbone.channels.size(),
+        "{}: {} kernels and {} strides for {} convolutions; expected one each", name,
+        backbone.kernels.size(), backbone.strides.size(), backbone.channels.size());
+  std::string then = leaky_ ? "LeakyReLU" : "ReLU";
+  if (backbone.norm == Norm::kBatch) then += " + batch norm";
+  if (backbone.norm == Norm::kInstance) then += " + instance norm";
   for (size_t i = 0; i < backbone.channels.size(); ++i) {
     const int64_t inputs = plan().map().channels, kernel = backbone.kernels[i];
     Layer layer;
     layer.conv = add_conv(
         fmt::format("conv{}", i + 1),
         {.channels = backbone.channels[i], .kernel = kernel, .stride = backbone.strides[i]}, then,
-        backbone.norm == "none" ? 1 : 2);
+        backbone.norm == Norm::kNone ? 1 : 2);
     he_normal_(layer.conv->weight, inputs * kernel * kernel);
     layer.conv->bias.detach().zero_();
     layer.norm = add_norm(fmt::format("norm{}", i + 1), backbone.norm);
@@ -45,12 +56,11 @@ EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelConte
   }
 }
 
-torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer,
-                                                  const std::string& kind) {
-  if (kind == "none") return {};
+torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer, Norm kind) {
+  if (kind == Norm::kNone) return {};
   const FeatureMap& map = plan().map();
   plan().add_parameters(2 * map.channels);
-  if (kind == "batch")
+  if (kind == Norm::kBatch)
     return torch::nn::AnyModule(register_module(layer, torch::nn::BatchNorm2d(map.channels)));
   check(map.height * map.width > 1,
         "{}: {} normalises a {}x{} map of {} over its places; one place "
@@ -59,7 +69,7 @@ torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer,
   auto norm = register_module(
       layer, torch::nn::InstanceNorm2d(
                  torch::nn::InstanceNorm2dOptions(map.channels).eps(1e-6).affine(true)));
-  // Published: scale and shift both start uniform in ±0.05.
+  // Published: both scale and shift start uniform in ±0.05.
   norm->weight.detach().uniform_(-0.05, 0.05);
   norm->bias.detach().uniform_(-0.05, 0.05);
   return torch::nn::AnyModule(norm);

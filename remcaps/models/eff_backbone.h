@@ -1,5 +1,5 @@
 // Efficient-CapsNet's backbone: convolutions with a norm after each, then a depthwise convolution
-// whose output is read as capsules. Three networks stand on it.
+// whose output is read as capsules. Three networks use it.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>
@@ -9,23 +9,28 @@
 namespace remcaps {
 
 struct EffBackboneOptions {
+  enum class Activation {
+    kRelu,
+    kLeakyRelu,  ///< slope 0.3, Keras' default
+  };
+  enum class Norm { kBatch, kInstance, kNone };
   std::vector<int64_t> channels = {32, 64, 64, 128};
   std::vector<int64_t> kernels = {5, 3, 3, 3};
   std::vector<int64_t> strides = {1, 1, 1, 2};
-  std::string activation = "relu";  ///< "relu" or "leaky-relu" (slope 0.3, Keras' default)
-  std::string norm = "batch";       ///< "batch", "instance" or "none"; stands after the activation
+  Activation activation = Activation::kRelu;
+  Norm norm = Norm::kBatch;  ///< after the activation
 };
 /// Binds conv_channels, conv_kernels, conv_strides, activation and norm.
 void bind(ConfigSection& section, EffBackboneOptions& options);
 
-/// A network on that backbone. Its layers are conv1, norm1, conv2, norm2, ..., primary.
+/// A network with this backbone. Its layers are conv1, norm1, conv2, norm2, ..., primary.
 class EffBackboneCapsNet : public StackedCapsNet {
  protected:
   EffBackboneCapsNet(const std::string& name, const ModelContext& context,
                      const EffBackboneOptions& backbone);
 
-  /// The depthwise layer that makes the primary capsules, `primary`. Kernel 0: the size of its map,
-  /// so that each capsule sees the whole image.
+  /// Adds `primary`, the depthwise layer that makes the primary capsules. Kernel 0: as large as the
+  /// map, so that each capsule sees the whole image.
   PrimaryCaps add_depthwise(int64_t kernel, int64_t stride, int64_t dim, const Squash& squash);
 
   /// Backbone and primary capsules, [B, I, D].
@@ -37,9 +42,9 @@ class EffBackboneCapsNet : public StackedCapsNet {
  private:
   struct Layer {
     Convolution conv{nullptr};
-    torch::nn::AnyModule norm;  // empty where there is none
+    torch::nn::AnyModule norm;  // empty if there is none
   };
-  torch::nn::AnyModule add_norm(const std::string& layer, const std::string& kind);
+  torch::nn::AnyModule add_norm(const std::string& layer, EffBackboneOptions::Norm kind);
 
   std::vector<Layer> layers_;
   bool leaky_;

@@ -1,27 +1,33 @@
-// Efficient-CapsNet (Mazzia et al.): a small backbone, 16 capsules, self-attention routing.
+// Efficient-CapsNet (Mazzia et al.): a small backbone, 16 primary capsules, self-attention routing.
 #pragma once
 
+#include "remcaps/capsule/routing/self_attention.h"
 #include "remcaps/models/eff_backbone.h"
 
 namespace remcaps {
 
+/// The defaults are the published network for MNIST.
 struct EffCapsNetOptions {
-  /// "mnist", "smallnorb", "multimnist": the published backbones. "auto": smallnorb for two-channel
-  /// (stereo) images, mnist otherwise. Sets the defaults of everything below.
-  std::string variant = "auto";
-  EffBackboneOptions backbone;
-  int64_t primary_kernel = 0;  ///< of the depthwise layer; 0: its whole map
+  EffBackboneOptions backbone = {};
+  int64_t primary_kernel = 0;  ///< of the depthwise layer; 0: as large as its map
   int64_t primary_stride = 1;
   int64_t primary_dim = 8;
   int64_t class_dim = 16;
-  RoutingOptions routing = SelfAttentionRouting{};
-  DecoderOptions decoder;
+  RoutingPtr routing = SelfAttentionRouting{};
+  DecoderOptions decoder = {};
+
+  /// The published network for smallNORB: another backbone.
+  static EffCapsNetOptions smallnorb();
 };
+/// The key `variant` chooses the defaults of the other keys: "mnist", "smallnorb" or "auto", which
+/// is smallnorb for images of two channels (stereo pairs) and mnist for others.
 void bind(ConfigSection& section, EffCapsNetOptions& options, const ModelContext& context);
 
 /// conv1, norm1, ..., conv4, norm4 -> primary (depthwise) -> class.
-/// Parameters: convN.{weight,bias}, normN.{weight,bias}, primary.conv.{weight,bias}, class.weight,
-/// class.prior.
+/// Parameters:
+///   convN.{weight,bias}, normN.{weight,bias}
+///   primary.conv.{weight,bias}
+///   class.{weight,prior}
 class EffCapsNet : public EffBackboneCapsNet {
  public:
   EffCapsNet(const ModelContext& context, const EffCapsNetOptions& options);

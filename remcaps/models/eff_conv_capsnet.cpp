@@ -12,7 +12,10 @@ void bind(ConfigSection& section, EffConvCapsNetOptions& options, const ModelCon
   section.key("conv_caps_stride", options.conv_caps_stride, {1, 64});
   section.key("class_dim", options.class_dim, {1, 1024});
   section.key("share", options.share, {"type", "all", "none"});
-  bind_routing(section, "routing", options.routing);
+  ConfigSection routing = section.section("routing");
+  bind(routing, options.routing);
+  routing.finish();
+  section.adopt("routing", routing);
   bind(section, options.decoder);
 }
 
@@ -39,12 +42,13 @@ EffConvCapsNet::EffConvCapsNet(const ModelContext& context, const EffConvCapsNet
   const int64_t height = plan().map().height, width = plan().map().width;
   set_grids({row_major_grid(options.conv_caps_types, height, width)});
   const int64_t children = options.conv_caps_types * height * width;
+  using Share = EffConvCapsNetOptions::Share;
   add_capsules("class", FcCapsOptions(children, context.classes)
                             .child_dim(options.conv_caps_dim)
                             .parent_dim(options.class_dim)
-                            .shared_over(options.share == "type"  ? height * width
-                                         : options.share == "all" ? children
-                                                                  : 1)
+                            .shared_over(options.share == Share::kType  ? height * width
+                                         : options.share == Share::kAll ? children
+                                                                        : 1)
                             .routing(routing));
   finish(options.decoder);
 }

@@ -1,5 +1,5 @@
-// Eff-ConvCapsNet (the REM paper's own): Efficient-CapsNet's kind of backbone, a convolutional
-// capsule layer, class capsules with shared matrices. Made for 128 x 128 images.
+// Eff-ConvCapsNet, the REM paper's own network for 128 x 128 images: a backbone like
+// Efficient-CapsNet's, a convolutional capsule layer, class capsules with shared matrices.
 #pragma once
 
 #include "remcaps/models/eff_backbone.h"
@@ -7,23 +7,29 @@
 namespace remcaps {
 
 struct EffConvCapsNetOptions {
-  EffBackboneOptions backbone = {{32, 64, 64, 256}, {5, 3, 3, 3}, {2, 1, 1, 2}, "relu", "batch"};
+  /// Which children share a class matrix.
+  enum class Share {
+    kType,  ///< those of one type
+    kAll,
+    kNone,
+  };
+  EffBackboneOptions backbone = {.channels = {32, 64, 64, 256}, .strides = {2, 1, 1, 2}};
   int64_t primary_kernel = 3;  ///< of the depthwise layer
-  int64_t primary_dim = 16;    ///< 256 channels are 16 types of 16
+  int64_t primary_dim = 16;    ///< the 256 channels are 16 types of 16 numbers
   int64_t conv_caps_types = 16, conv_caps_dim = 16;
   int64_t conv_caps_kernel = 3, conv_caps_stride = 2;
   int64_t class_dim = 16;
-  /// Which children share a class matrix: "type" (all places of a type), "all", or "none".
-  std::string share = "type";
-  /// The paper's s_j has no bias.
-  DynamicRouting routing = {.bias = BiasUse::kNone};
-  DecoderOptions decoder;
+  Share share = Share::kType;
+  DynamicRouting routing = {.bias = BiasUse::kNone};  ///< the paper's s_j has no bias
+  DecoderOptions decoder = {};
 };
 void bind(ConfigSection& section, EffConvCapsNetOptions& options, const ModelContext& context);
 
 /// conv1, norm1, ..., conv4, norm4 -> primary (depthwise) -> conv_caps -> class.
-/// Parameters: convN, normN, primary.conv, conv_caps.weight, class.weight (and their biases where
-/// the routing has them).
+/// Parameters:
+///   convN.{weight,bias}, normN.{weight,bias}
+///   primary.conv.{weight,bias}
+///   conv_caps.weight, class.weight  and conv_caps.bias, class.bias if the routing has a bias
 class EffConvCapsNet : public EffBackboneCapsNet {
  public:
   EffConvCapsNet(const ModelContext& context, const EffConvCapsNetOptions& options);

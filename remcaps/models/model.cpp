@@ -16,7 +16,7 @@ namespace remcaps {
 namespace {
 
 template <typename Network, typename Options>
-ModelFactory factory(Options defaults = {}) {
+NetworkFactory factory(Options defaults = {}) {
   return [defaults](const ModelContext& context, ConfigSection& section) {
     Options options = defaults;
     bind(section, options, context);
@@ -24,11 +24,11 @@ ModelFactory factory(Options defaults = {}) {
   };
 }
 
-// In a function, not in static initialisers of each network's file: a linker drops those from a
-// static library.
-std::map<std::string, ModelFactory>& registry() {
-  static std::map<std::string, ModelFactory> factories = {
-      {"dr-capsnet", factory<DrCapsNet>(DrCapsNetOptions::dr())},
+// The built-in networks are listed here. Static initialisers in the networks' own files would not
+// work: the linker drops them from a static library.
+std::map<std::string, NetworkFactory>& network_registry() {
+  static std::map<std::string, NetworkFactory> factories = {
+      {"dr-capsnet", factory<DrCapsNet, DrCapsNetOptions>()},
       {"gamma-capsnet", factory<DrCapsNet>(DrCapsNetOptions::gamma())},
       {"deepcaps", factory<DeepCaps, DeepCapsOptions>()},
       {"eff-capsnet", factory<EffCapsNet, EffCapsNetOptions>()},
@@ -73,7 +73,7 @@ int64_t CapsNet::all_parameters() const {
 
 void CapsNet::add_decoder(const DecoderOptions& options, int64_t class_dim,
                           const ModelContext& context) {
-  if (options.kind == "none") return;
+  if (options.kind == DecoderOptions::Kind::kNone) return;
   DecoderShape shape;
   shape.classes = context.classes;
   shape.class_dim = class_dim;
@@ -82,7 +82,7 @@ void CapsNet::add_decoder(const DecoderOptions& options, int64_t class_dim,
   shape.width = context.input.width;
   shape.mean = context.mean;
   shape.std = context.std;
-  if (options.kind == "fc")
+  if (options.kind == DecoderOptions::Kind::kFc)
     decoder_ = std::make_shared<FcDecoder>(shape, options.hidden);
   else
     decoder_ = std::make_shared<ConvDecoder>(shape);
@@ -96,28 +96,28 @@ Tensor CapsNet::reconstruct(const Tensor& poses, const Tensor& activations,
   return decode(mask_poses(poses, classes));
 }
 
-std::shared_ptr<CapsNet> make_model(const std::string& name, const ModelContext& context,
-                                    ConfigSection& section) {
-  const auto found = registry().find(name);
-  if (found == registry().end())
-    throw UsageError(fmt::format("unknown network {}{}", name, suggestion(name, model_names())));
+std::shared_ptr<CapsNet> make_network(const std::string& name, const ModelContext& context,
+                                      ConfigSection& section) {
+  const auto found = network_registry().find(name);
+  if (found == network_registry().end())
+    throw UsageError(fmt::format("unknown network {}{}", name, suggestion(name, network_names())));
   check(context.classes >= 1, "{}: {} classes; expected at least 1", name, context.classes);
   check(context.input.channels >= 1 && context.input.height >= 1 && context.input.width >= 1,
         "{}: images of {}x{}x{} (channels, height, width)", name, context.input.channels,
         context.input.height, context.input.width);
-  auto model = found->second(context, section);
+  auto network = found->second(context, section);
   section.finish();
-  return model;
+  return network;
 }
 
-std::vector<std::string> model_names() {
+std::vector<std::string> network_names() {
   std::vector<std::string> names;
-  for (const auto& entry : registry()) names.push_back(entry.first);
+  for (const auto& entry : network_registry()) names.push_back(entry.first);
   return names;
 }
 
-void register_model(const std::string& name, ModelFactory factory) {
-  registry()[name] = std::move(factory);
+void register_network(const std::string& name, NetworkFactory factory) {
+  network_registry()[name] = std::move(factory);
 }
 
 }  // namespace remcaps

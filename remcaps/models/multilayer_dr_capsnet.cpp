@@ -15,9 +15,7 @@ void bind(ConfigSection& section, MultilayerDrCapsNetOptions& options, const Mod
 MultilayerDrCapsNet::MultilayerDrCapsNet(const ModelContext& context,
                                          const MultilayerDrCapsNetOptions& options)
     : EffBackboneCapsNet("multilayer-dr-capsnet", context, options.backbone) {
-  const Squash squash =
-      std::visit([](const auto& routing) { return routing.squash; }, options.routing);
-  add_depthwise(/*kernel=*/0, /*stride=*/1, options.capsule_dim, squash);
+  add_depthwise(/*kernel=*/0, /*stride=*/1, options.capsule_dim, options.routing->squash());
   int64_t children = primary_count();
   const auto add = [&](const std::string& layer, int64_t parents) {
     add_capsules(layer, FcCapsOptions(children, parents)

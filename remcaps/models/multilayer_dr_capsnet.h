@@ -1,4 +1,5 @@
-// The multilayer DR-CapsNet whose parse trees the paper draws: 16-16-16-16-10 capsules of 8.
+// The multilayer DR-CapsNet whose parse trees the paper draws: layers of 16, 16, 16, 16 and 10
+// capsules, all of 8 numbers.
 #pragma once
 
 #include "remcaps/models/eff_backbone.h"
@@ -6,11 +7,11 @@
 namespace remcaps {
 
 struct MultilayerDrCapsNetOptions {
-  EffBackboneOptions backbone;
+  EffBackboneOptions backbone = {};
   int64_t capsule_dim = 8;                     ///< of every capsule
   std::vector<int64_t> hidden = {16, 16, 16};  ///< capsules of each hidden layer, first to last
-  RoutingOptions routing = DynamicRouting{};
-  DecoderOptions decoder;
+  RoutingPtr routing = DynamicRouting{};
+  DecoderOptions decoder = {};
 };
 void bind(ConfigSection& section, MultilayerDrCapsNetOptions& options, const ModelContext& context);
 

@@ -18,10 +18,14 @@ std::string conv_text(const torch::ExpandingArray<2>& kernel,
                                                 : " s" + size_text(stride));
 }
 
-// Votes once, then a weighted sum per iteration and an agreement in all but the last.
-int64_t routing_multiply_adds(int64_t pairs, int64_t child_dim, int64_t parent_dim,
-                              int64_t iterations) {
-  return pairs * parent_dim * (child_dim + 2 * iterations - 1);
+int64_t elements(const std::optional<RoutingParameter>& parameter) {
+  return parameter ? c10::multiply_integers(parameter->shape) : 0;
+}
+
+void set_cost(LayerCost& row, const RoutingCost& cost) {
+  row.multiply_adds = cost.multiply_adds;
+  row.vote_floats = cost.vote_floats;
+  row.activation_floats = cost.activation_floats;
 }
 
 }  // namespace
@@ -104,20 +108,16 @@ void NetworkPlan::conv2d_caps(const std::string& layer, const Conv2dCapsOptions&
 
 void NetworkPlan::conv3d_caps(const std::string& layer, const Conv3dCapsOptions& options) {
   const int64_t channels = options.types() * options.dim();
-  const int64_t positions = map_.height * map_.width;
-  const int64_t weights = channels * options.depth() * 9;
-  const int64_t pairs = options.types() * options.types() * positions;
   map_.origin = layer;
   LayerCost row;
   row.name = layer;
   row.kind =
       fmt::format("Conv3D {}x3x3 routing r={}", options.depth(), options.routing().iterations);
   row.output = {channels, map_.height, map_.width};
-  row.parameters = weights + (options.conv_bias() ? channels : 0) + (options.bias() ? channels : 0);
-  row.multiply_adds = weights * options.types() * positions +
-                      routing_multiply_adds(pairs, 0, options.dim(), options.routing().iterations);
-  row.vote_floats = pairs * options.dim();
-  row.activation_floats = pairs + channels * positions;
+  row.parameters = channels * options.depth() * 9 + (options.conv_bias() ? channels : 0) +
+                   (options.bias() ? channels : 0);
+  set_cost(row, conv3d_cost(options.types(), options.dim(), options.depth(),
+                            map_.height * map_.width, options.routing()));
   rows_.push_back(std::move(row));
 }
 
@@ -125,44 +125,27 @@ void NetworkPlan::conv_caps(const std::string& layer, const ConvCapsOptions& opt
   advance(layer, "kernel", options.kernel(), options.stride(), 0);
   map_.channels = options.parent_types() * options.parent_dim();
   const int64_t positions = map_.height * map_.width;
-  const int64_t pairs = options.places() * options.parent_types();
   LayerCost row;
   row.name = layer;
   row.kind = fmt::format("ConvCaps {}x{} s{} dynamic r={}", options.kernel(), options.kernel(),
                          options.stride(), options.routing().iterations);
   row.output = {options.parent_types() * positions, options.parent_dim()};
   row.parameters =
-      pairs * options.parent_dim() * options.child_dim() +
-      (options.routing().bias == BiasUse::kNone ? 0
-                                                : options.parent_types() * options.parent_dim());
-  row.multiply_adds =
-      positions * routing_multiply_adds(pairs, options.child_dim(), options.parent_dim(),
-                                        options.routing().iterations);
-  row.vote_floats = positions * pairs * options.parent_dim();
-  row.activation_floats = positions * (options.places() * options.child_dim() + pairs +
-                                       options.parent_types() * options.parent_dim());
+      options.places() * options.parent_types() * options.parent_dim() * options.child_dim() +
+      elements(bias_parameter(options.routing().bias, options.window()));
+  set_cost(row, conv_caps_cost(options.window(), positions, options.routing()));
   rows_.push_back(std::move(row));
 }
 
 void NetworkPlan::fc_caps(const std::string& layer, const FcCapsOptions& options) {
-  const int64_t pairs = options.children() * options.parents();
-  const int64_t iterations = routing_iterations(options.routing());
-  const bool attends = std::holds_alternative<SelfAttentionRouting>(options.routing());
   LayerCost row;
   row.name = layer;
-  row.kind = attends ? "FcCaps self-attention"
-                     : fmt::format("FcCaps {} r={}", routing_name(options.routing()), iterations);
+  row.kind = "FcCaps " + options.routing()->label();
   row.output = {options.parents(), options.parent_dim()};
-  row.parameters =
-      pairs / options.shared_over() * options.parent_dim() * options.child_dim() +
-      (routing_has_bias(options.routing()) ? options.parents() * options.parent_dim() : 0) +
-      (attends ? pairs : 0);
-  // Self-attention has one agreement and one weighted sum: as much as a second iteration's.
-  row.multiply_adds = routing_multiply_adds(pairs, options.child_dim(), options.parent_dim(),
-                                            attends ? 2 : iterations) -
-                      (attends ? pairs * options.parent_dim() : 0);
-  row.vote_floats = pairs * options.parent_dim();
-  row.activation_floats = pairs + options.parents() * options.parent_dim();
+  row.parameters = options.children() * options.parents() / options.shared_over() *
+                       options.parent_dim() * options.child_dim() +
+                   elements(options.routing()->parameter(options.layer()));
+  set_cost(row, options.routing()->cost(options.layer()));
   rows_.push_back(std::move(row));
 }
 

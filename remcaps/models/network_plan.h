@@ -1,4 +1,4 @@
-// Shape arithmetic: follows one image through a network's layers before any of them is built.
+// Shape arithmetic: follows one image through a network's layers before they are built.
 #pragma once
 
 #include <torch/expanding_array.h>
@@ -17,9 +17,9 @@ struct FeatureMap {
   std::string origin;  ///< "input" or a layer's name
 };
 
-/// One convolution of a plan.
+/// A convolution to be planned.
 struct ConvShape {
-  int64_t channels = 0;  ///< of its output
+  int64_t channels = 0;  ///< of the output
   torch::ExpandingArray<2> kernel = 1;
   torch::ExpandingArray<2> stride = 1;
   torch::ExpandingArray<2> padding = 0;
@@ -27,30 +27,30 @@ struct ConvShape {
   bool bias = true;
 };
 
-/// Adds up what `remcaps describe` prints and refuses kernels that do not fit:
+/// Collects the costs that `remcaps describe` prints, and refuses kernels that do not fit:
 ///   dr-capsnet: primary kernel 9x9 does not fit the 7x7 map of conv1 (input 15x15)
 class NetworkPlan {
  public:
   NetworkPlan(std::string network, ImageShape input);
 
   const FeatureMap& map() const { return map_; }
-  /// Continues from a map that was there before (for branches).
+  /// Continues from an earlier map (for branches).
   void continue_from(const FeatureMap& map) { map_ = map; }
 
-  /// A convolution, then what `then` names ("ReLU"). `kept` is how many maps of its output's size
-  /// the backward pass needs (0 where there is none).
+  /// A convolution, followed by what `then` names ("ReLU"). `kept` is how many maps of the output's
+  /// size are kept for backward (0 for a layer that is not trained).
   torch::nn::Conv2dOptions conv(const std::string& layer, const ConvShape& shape,
                                 const std::string& then = "", int64_t kept = 1);
-  /// Zero padding and pooling: no parameters, no row.
+  /// Zero padding and pooling have no parameters and no row.
   void pad(int64_t margin);
   void pool(const std::string& layer, int64_t kernel, int64_t stride, int64_t padding);
-  /// Adds parameters (a norm's scale and shift) to the last row.
+  /// Adds parameters, e.g. those of a norm, to the last row.
   void add_parameters(int64_t parameters) { rows_.back().parameters += parameters; }
 
   void primary_caps(const std::string& layer, const PrimaryCapsOptions& options);
   void conv2d_caps(const std::string& layer, const Conv2dCapsOptions& options);
   void conv3d_caps(const std::string& layer, const Conv3dCapsOptions& options);
-  /// On the map of primary capsules; the map becomes the one of its parents.
+  /// Routes the capsules of the current map; the map becomes that of the parents.
   void conv_caps(const std::string& layer, const ConvCapsOptions& options);
   void fc_caps(const std::string& layer, const FcCapsOptions& options);
   void decoder(const Decoder& decoder);

@@ -67,8 +67,8 @@ ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool tr
     const std::string name = fmt::format("layer{}", stage);
     const std::string path = prefix + "." + name;
     const int64_t channels = 32 << stage, stride = stage == 1 ? 1 : 2;
-    // One after the other: the plan carries the map from block to block, and the order in which
-    // arguments are evaluated is the compiler's.
+    // Two statements, because the plan needs the first block before the second, and the order in
+    // which arguments are evaluated is not defined.
     const BasicBlock first(plan, path + ".0", channels, stride, trained, kernels);
     const BasicBlock second(plan, path + ".1", channels, 1, trained, kernels);
     layers_.push_back(register_module(name, torch::nn::Sequential(first, second)));

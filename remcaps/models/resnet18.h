@@ -12,8 +12,8 @@
 
 namespace remcaps {
 
-/// Two 3x3 convolutions and a skip connection. Parameters: conv1, bn1, conv2, bn2 and, where the
-/// shape changes, downsample.0 and downsample.1.
+/// Two 3x3 convolutions and a skip connection. Parameters: conv1, bn1, conv2, bn2 and, if the shape
+/// changes, downsample.0 and downsample.1.
 class BasicBlockImpl : public torch::nn::Module {
  public:
   BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int64_t channels, int64_t stride,
@@ -24,7 +24,7 @@ class BasicBlockImpl : public torch::nn::Module {
   KernelPath kernels_;
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
-  torch::nn::Conv2d downsample_conv_{nullptr};  // none where the shape stays
+  torch::nn::Conv2d downsample_conv_{nullptr};  // none if the shape stays the same
   torch::nn::BatchNorm2d downsample_bn_{nullptr};
 };
 TORCH_MODULE(BasicBlock);
@@ -32,13 +32,13 @@ TORCH_MODULE(BasicBlock);
 /// [B, C, H, W] -> [B, 512, H/32, W/32] (rounded up). Parameters: conv1, bn1, layer1.0.conv1, ...
 class ResNet18Impl : public torch::nn::Module {
  public:
-  /// `plan` follows the layers as `prefix`.conv1 and so on; `trained` says whether backward will
-  /// need their outputs.
+  /// The layers are planned as `prefix`.conv1 and so on. `trained`: whether backward needs their
+  /// outputs.
   ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained, KernelPath kernels);
   Tensor forward(const Tensor& images);
 
-  /// Reads torchvision's state dictionary from a safetensors file. Error names a missing tensor or
-  /// a wrong shape; the classifier (fc) is ignored.
+  /// Reads torchvision's state dictionary from a safetensors file, without the classifier (fc).
+  /// Error if a tensor is missing or has another shape.
   void load(const std::filesystem::path& path);
 
  private:

@@ -21,7 +21,7 @@ Resnet18CapsNet::Resnet18CapsNet(const ModelContext& context, const Resnet18Caps
       register_module("backbone", ResNet18(plan(), "backbone", !options.freeze, context.kernels));
   if (!options.backbone_weights.empty() && context.load_pretrained)
     backbone_->load(options.backbone_weights);
-  // Published: the backbone's convolutions, though frozen, count as prunable parameters.
+  // Published: the convolutions of the backbone count as prunable parameters, even if frozen.
   for (const auto& item : backbone_->named_parameters()) {
     if (options.freeze) item.value().set_requires_grad(false);
     if (item.value().dim() == 4) add_prunable("backbone." + item.key());

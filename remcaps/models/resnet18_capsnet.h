@@ -7,20 +7,23 @@
 namespace remcaps {
 
 struct Resnet18CapsNetOptions {
-  /// A safetensors file of torchvision's ResNet-18 weights; empty: random ones.
-  std::string backbone_weights;
-  bool freeze = true;  ///< keep the backbone as it is, batch norms in evaluation mode
-  int64_t pad = 6;     ///< zeros around the backbone's map (7x7 becomes 19x19 at 224 pixels)
+  /// A safetensors file with torchvision's ResNet-18 weights; empty: random weights.
+  std::string backbone_weights = {};
+  bool freeze = true;  ///< do not train the backbone; its batch norms stay in evaluation mode
+  int64_t pad = 6;     ///< zeros around the backbone's map (at 224 pixels 7x7 becomes 19x19)
   int64_t primary_types = 1, primary_dim = 8;
   int64_t primary_kernel = 9, primary_stride = 2;
   int64_t class_dim = 16;
-  RoutingOptions routing = DynamicRouting{};
-  DecoderOptions decoder;
+  RoutingPtr routing = DynamicRouting{};
+  DecoderOptions decoder = {};
 };
 void bind(ConfigSection& section, Resnet18CapsNetOptions& options, const ModelContext& context);
 
 /// backbone -> ReLU -> zero padding -> primary -> class.
-/// Parameters: backbone.* (torchvision's names), primary.conv.{weight,bias}, class.{weight,bias}.
+/// Parameters:
+///   backbone.*                  torchvision's names
+///   primary.conv.{weight,bias}
+///   class.{weight,bias}
 class Resnet18CapsNet : public StackedCapsNet {
  public:
   Resnet18CapsNet(const ModelContext& context, const Resnet18CapsNetOptions& options);

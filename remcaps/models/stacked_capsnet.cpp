@@ -4,44 +4,6 @@
 #include "remcaps/capsule/decoder.h"
 
 namespace remcaps {
-namespace {
-
-constexpr IntRange kIterations = {1, 16};
-
-// Binds an enum whose values have the names given, in the order given.
-template <typename Enum>
-void bind_enum(ConfigSection& section, const std::string& key, Enum& value,
-               const std::vector<std::string>& names) {
-  std::string name = names.at(static_cast<size_t>(value));
-  section.key(key, name, names);
-  value = static_cast<Enum>(std::find(names.begin(), names.end(), name) - names.begin());
-}
-
-template <typename Routing>
-void bind_iterative(ConfigSection& section, Routing& routing) {
-  section.key("iterations", routing.iterations, kIterations);
-  bind_gradient(section, routing.gradient);
-  bind_enum(section, "bias", routing.bias, {"none", "every", "last"});
-}
-
-void bind_keys(ConfigSection& section, DynamicRouting& routing) {
-  bind_iterative(section, routing);
-}
-
-void bind_keys(ConfigSection& section, ScaledDistanceRouting& routing) {
-  bind_iterative(section, routing);
-  bind_enum(section, "mean", routing.mean, {"batch", "sample"});
-}
-
-void bind_keys(ConfigSection&, SelfAttentionRouting&) {}
-
-RoutingOptions routing_by_name(const std::string& name) {
-  if (name == "dynamic") return DynamicRouting{};
-  if (name == "scaled-distance") return ScaledDistanceRouting{};
-  return SelfAttentionRouting{};
-}
-
-}  // namespace
 
 StackedCapsNet::StackedCapsNet(const std::string& name, const ModelContext& context)
     : CapsNet(name, context.input, context.classes),
@@ -64,15 +26,15 @@ PrimaryCaps StackedCapsNet::add_primary(const std::string& layer, PrimaryCapsOpt
 }
 
 FcCaps StackedCapsNet::add_capsules(const std::string& layer, FcCapsOptions options) {
-  options.routing(with_kernels(options.routing(), context_.kernels));
+  options.routing(options.routing()->with_kernels(context_.kernels));
   plan_.fc_caps(layer, options);
   FcCaps capsules = register_module(layer, FcCaps(options));
   layer_names_.push_back(layer);
   layers_.push_back(capsules);
   routing_layers_.push_back({layer, options.children(), options.parents(),
-                             routing_iterations(options.routing()), /*convolutional=*/false});
-  // A prior is a property of the couplings, not a weight: it is neither counted nor pruned.
-  prunable_.push_back(capsules->prior.defined() ? layer + ".weight" : layer);
+                             options.routing()->iterations(), /*convolutional=*/false});
+  const auto parameter = options.routing()->parameter(options.layer());
+  prunable_.push_back(parameter && !parameter->prunable ? layer + ".weight" : layer);
   return capsules;
 }
 
@@ -83,8 +45,7 @@ void StackedCapsNet::finish(const DecoderOptions& decoder_options) {
 
 bool StackedCapsNet::images_are_independent() const {
   return std::none_of(layers_.begin(), layers_.end(), [](const FcCaps& layer) {
-    const auto* scaled = std::get_if<ScaledDistanceRouting>(&layer->options.routing());
-    return scaled != nullptr && scaled->mean == ScaledDistanceRouting::Mean::kBatch;
+    return layer->options.routing()->batch_dependent();
   });
 }
 
@@ -111,7 +72,7 @@ Forward StackedCapsNet::forward(const Tensor& images, const ForwardOptions& opti
 std::pair<Forward, Forward> StackedCapsNet::forward_both(const Tensor& images,
                                                          const ForwardOptions& first,
                                                          const ForwardOptions& second) {
-  // A routing layer in the backbone quantizes its couplings too: nothing below can be shared then.
+  // A routing layer in the backbone may be quantized too. Then the two passes share nothing.
   if (routing_layers_.size() != layers_.size()) return CapsNet::forward_both(images, first, second);
   check_images(images);
   RoutingRecorder recorder(name(), first, routing_layers_.size());
@@ -135,32 +96,6 @@ Forward StackedCapsNet::route_up(Tensor capsules, RoutingRecorder& recorder,
   forward.reconstruction = reconstruct(forward.poses, forward.activations, options);
   forward.routings = recorder.take();
   return forward;
-}
-
-void bind_gradient(ConfigSection& section, RoutingGradient& gradient) {
-  bind_enum(section, "gradient", gradient, {"last", "full"});
-}
-
-void bind_routing(ConfigSection& section, RoutingOptions& routing) {
-  ConfigSection keys = section.section("routing");
-  std::string algorithm = routing_name(routing);
-  keys.key("algorithm", algorithm, {"dynamic", "scaled-distance", "self-attention"});
-  if (algorithm != routing_name(routing)) routing = routing_by_name(algorithm);
-  std::visit([&keys](auto& options) { bind_keys(keys, options); }, routing);
-  keys.finish();
-  section.adopt("routing", keys);
-}
-
-void bind_routing(ConfigSection& section, const std::string& name, DynamicRouting& routing) {
-  ConfigSection keys = section.section(name);
-  bind_keys(keys, routing);
-  keys.finish();
-  section.adopt(name, keys);
-}
-
-RoutingOptions with_kernels(RoutingOptions routing, KernelPath kernels) {
-  std::visit([kernels](auto& options) { options.kernels = kernels; }, routing);
-  return routing;
 }
 
 }  // namespace remcaps

@@ -1,5 +1,5 @@
-// A batch and its sums, a kernel each: on a GPU, where the plain versions are thirty launches of a
-// few microseconds.
+// Batches and the sums of a step on a GPU, one kernel each. The plain versions are thirty launches
+// of a few microseconds.
 #pragma once
 
 #include <torch/types.h>
@@ -8,14 +8,14 @@
 
 namespace remcaps {
 
-/// What is drawn for an image, and how its pixels are normalised.
+/// How images are augmented and normalised.
 struct PixelAugment {
-  int64_t shift = 0;
+  int64_t shift = 0;  ///< by up to so many pixels in each direction
   bool flip = false;
-  std::vector<double> mean, deviation;  ///< one for all channels, or one for each
+  std::vector<double> mean, deviation;  ///< one number for all channels, or one per channel
 };
 
-/// An epoch: order int64 [N], and uniform numbers float32 [N] by sample.
+/// An epoch: its order, int64 [N], and for each sample uniform random numbers, float32 [N].
 struct EpochDraws {
   torch::Tensor order, row, column, flip;
 };
@@ -32,22 +32,22 @@ FusedBatch fused_batch(const torch::Tensor& images, const torch::Tensor& labels,
                        const EpochDraws& draws, const torch::Tensor& step, int64_t batch,
                        const PixelAugment& augment);
 
-/// Images [first, first + count) as they are, normalised; of `augment` mean and deviation count.
+/// Images [first, first + count), normalised and not augmented.
 FusedBatch fused_evaluation_batch(const torch::Tensor& images, const torch::Tensor& labels,
                                   int64_t first, int64_t count, const PixelAugment& augment);
 
-/// Whether there is a kernel for a batch's sums: float32 loss [] and activations [B, J].
+/// Whether there is a kernel for the sums: float32 loss [] and activations [B, J], on a GPU.
 bool has_fused_sums(const torch::Tensor& loss, const torch::Tensor& activations);
 
-/// In place: loss_sum (float64 []) += B loss, correct (int64 []) += right answers, and
-/// bad_step (int64 []) becomes `step` (int64 [1]) if that is less and the loss not finite.
+/// In place: loss_sum (float64 []) += B loss, correct (int64 []) += right answers, and if the loss
+/// is not finite bad_step (int64 []) = min(bad_step, step), with `step` int64 [1].
 void add_to_fused_sums(const torch::Tensor& loss, const torch::Tensor& activations,
                        const torch::Tensor& labels, const torch::Tensor& step,
                        const torch::Tensor& loss_sum, const torch::Tensor& correct,
                        const torch::Tensor& bad_step);
 
-/// In place: batch_loss (float32 []) becomes the loss, and confusion (int64 [J * J], the labels in
-/// rows) counts the answers.
+/// In place: batch_loss (float32 []) = loss, and confusion (int64 [J * J], rows are labels) counts
+/// the answers.
 void add_to_fused_evaluation(const torch::Tensor& loss, const torch::Tensor& activations,
                              const torch::Tensor& labels, const torch::Tensor& batch_loss,
                              const torch::Tensor& confusion);

@@ -1,5 +1,5 @@
-// The only place where torch's CUDA headers meet the kernels: the device, stream and type of a
-// tensor.
+// The device, stream and type of a tensor, for the CUDA kernels. This is the only place where torch's
+// CUDA headers meet the kernels.
 #pragma once
 
 #include <c10/cuda/CUDAGuard.h>
@@ -10,7 +10,7 @@
 
 namespace remcaps::kernels::cuda {
 
-/// Makes a tensor's device the current one while it lives, and knows its current stream.
+/// Makes a tensor's device the current device while it lives, and knows the current stream there.
 class DeviceScope {
  public:
   explicit DeviceScope(const torch::Tensor& tensor) : guard_(tensor.device()) {}
@@ -20,7 +20,7 @@ class DeviceScope {
   c10::cuda::CUDAGuard guard_;
 };
 
-/// Of a float32 or bfloat16 tensor.
+/// `map` is float32 or bfloat16.
 inline MapType map_type(const torch::Tensor& map) {
   return map.scalar_type() == torch::kFloat32 ? MapType::kFloat32 : MapType::kBFloat16;
 }

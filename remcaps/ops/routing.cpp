@@ -8,11 +8,9 @@
 #include <string>
 
 #include "remcaps/base/error.h"
-#include "remcaps/kernels/routing/dynamic_routing_cpu.h"
-#include "remcaps/kernels/routing/scaled_distance_cpu.h"
+#include "remcaps/kernels/routing/dynamic_routing.h"
+#include "remcaps/kernels/routing/scaled_distance.h"
 #ifdef REMCAPS_CUDA
-#include "remcaps/kernels/routing/dynamic_routing_cuda.h"
-#include "remcaps/kernels/routing/scaled_distance_cuda.h"
 #include "remcaps/ops/cuda_stream.h"
 #endif
 
@@ -27,7 +25,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// An input that is not there is an empty tensor: autograd::Function takes no undefined ones.
+// autograd::Function takes no undefined tensors: a missing input is an empty tensor.
 bool is_given(const Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0;
 }
@@ -36,7 +34,7 @@ float* data_or_null(const Tensor& tensor) {
   return is_given(tensor) ? tensor.data_ptr<float>() : nullptr;
 }
 
-// The largest float that is not above x: c <= x holds for the same floats c as c <= result.
+// The largest float that is not above x. For every float c, c <= x if and only if c <= result.
 float rounded_down(double x) {
   const auto nearest = static_cast<float>(x);
   return static_cast<double>(nearest) <= x
@@ -44,7 +42,7 @@ float rounded_down(double x) {
              : std::nextafter(nearest, -std::numeric_limits<float>::infinity());
 }
 
-// `tables`: the edges [K + 1], then the centres [K].
+// `tables` holds the edges [K + 1], then the centres [K].
 kernels::CouplingLevels levels_in(const Tensor& tables) {
   if (!tables.defined()) return {};
   const int64_t count = tables.numel() / 2;
@@ -52,7 +50,7 @@ kernels::CouplingLevels levels_in(const Tensor& tables) {
   return {.edges = edges, .centres = edges + count + 1, .count = count};
 }
 
-// c_ij of the first iteration: all logits are 0.
+// c_ij of the first iteration, in which all logits are 0.
 float first_coupling(const FusedRoutingOptions& options, int64_t parents) {
   const float coupling = 1.0F / static_cast<float>(parents);
   if (options.iterations > 1 || options.level_centres.empty()) return coupling;
@@ -62,7 +60,7 @@ float first_coupling(const FusedRoutingOptions& options, int64_t parents) {
   return options.level_centres[level];
 }
 
-// The levels' tables where the kernels read them; undefined where there are none.
+// The tables of levels_in() on the device; undefined if there are no levels.
 Tensor level_tables(const FusedRoutingOptions& options, const torch::Device& device) {
   if (options.level_centres.empty()) return {};
   std::vector<float> tables;
@@ -82,49 +80,57 @@ RoutingRule rule_of(const FusedRoutingOptions& options, Agreement agreement, int
           .full_gradient = options.full_gradient};
 }
 
-// The kernels of both algorithms are called alike.
+// The kernels of both algorithms have the same arguments.
 struct CpuKernels {
-  decltype(&kernels::cpu::saved_floats) saved_floats = kernels::cpu::saved_floats;
-  decltype(&kernels::cpu::dynamic_routing_forward) forward = kernels::cpu::dynamic_routing_forward;
-  decltype(&kernels::cpu::dynamic_routing_backward) backward =
-      kernels::cpu::dynamic_routing_backward;
+  decltype(&kernels::cpu::dynamic_routing_saved_floats) saved_floats;
+  decltype(&kernels::cpu::dynamic_routing_forward) forward;
+  decltype(&kernels::cpu::dynamic_routing_backward) backward;
 };
 
-CpuKernels cpu_kernels(Agreement agreement) {
-  if (agreement == Agreement::kProduct) return {};
-  return {kernels::cpu::scaled_distance_saved_floats, kernels::cpu::scaled_distance_forward,
-          kernels::cpu::scaled_distance_backward};
+constexpr CpuKernels kDynamicOnCpu{kernels::cpu::dynamic_routing_saved_floats,
+                                   kernels::cpu::dynamic_routing_forward,
+                                   kernels::cpu::dynamic_routing_backward};
+constexpr CpuKernels kScaledDistanceOnCpu{kernels::cpu::scaled_distance_saved_floats,
+                                          kernels::cpu::scaled_distance_forward,
+                                          kernels::cpu::scaled_distance_backward};
+
+const CpuKernels& cpu_kernels(const RoutingRule& rule) {
+  return rule.agreement == Agreement::kProduct ? kDynamicOnCpu : kScaledDistanceOnCpu;
 }
 
 #ifdef REMCAPS_CUDA
 struct CudaKernels {
-  decltype(&kernels::cuda::saved_floats) saved_floats = kernels::cuda::saved_floats;
-  decltype(&kernels::cuda::forward_scratch_floats) forward_scratch_floats =
-      kernels::cuda::forward_scratch_floats;
-  decltype(&kernels::cuda::backward_scratch_floats) backward_scratch_floats =
-      kernels::cuda::backward_scratch_floats;
-  decltype(&kernels::cuda::dynamic_routing_forward) forward =
-      kernels::cuda::dynamic_routing_forward;
-  decltype(&kernels::cuda::dynamic_routing_backward) backward =
-      kernels::cuda::dynamic_routing_backward;
+  decltype(&kernels::cuda::dynamic_routing_saved_floats) saved_floats;
+  decltype(&kernels::cuda::dynamic_routing_forward_scratch_floats) forward_scratch_floats;
+  decltype(&kernels::cuda::dynamic_routing_backward_scratch_floats) backward_scratch_floats;
+  decltype(&kernels::cuda::dynamic_routing_forward) forward;
+  decltype(&kernels::cuda::dynamic_routing_backward) backward;
 };
 
-CudaKernels cuda_kernels(Agreement agreement) {
-  if (agreement == Agreement::kProduct) return {};
-  return {kernels::cuda::scaled_distance_saved_floats,
-          kernels::cuda::scaled_distance_forward_scratch_floats,
-          kernels::cuda::scaled_distance_backward_scratch_floats,
-          kernels::cuda::scaled_distance_forward, kernels::cuda::scaled_distance_backward};
+constexpr CudaKernels kDynamicOnCuda{kernels::cuda::dynamic_routing_saved_floats,
+                                     kernels::cuda::dynamic_routing_forward_scratch_floats,
+                                     kernels::cuda::dynamic_routing_backward_scratch_floats,
+                                     kernels::cuda::dynamic_routing_forward,
+                                     kernels::cuda::dynamic_routing_backward};
+constexpr CudaKernels kScaledDistanceOnCuda{kernels::cuda::scaled_distance_saved_floats,
+                                            kernels::cuda::scaled_distance_forward_scratch_floats,
+                                            kernels::cuda::scaled_distance_backward_scratch_floats,
+                                            kernels::cuda::scaled_distance_forward,
+                                            kernels::cuda::scaled_distance_backward};
+
+const CudaKernels& cuda_kernels(const RoutingRule& rule) {
+  return rule.agreement == Agreement::kProduct ? kDynamicOnCuda : kScaledDistanceOnCuda;
 }
 #endif
 
+// The three functions below run on the device of their tensors, as choose_routing() decided.
 int64_t saved_floats(const torch::Device& device, const RoutingShape& shape,
                      const RoutingRule& rule) {
 #ifdef REMCAPS_CUDA
-  if (device.is_cuda()) return cuda_kernels(rule.agreement).saved_floats(shape, rule);
+  if (device.is_cuda()) return cuda_kernels(rule).saved_floats(shape, rule);
 #endif
   (void)device;
-  return cpu_kernels(rule.agreement).saved_floats(shape, rule);
+  return cpu_kernels(rule).saved_floats(shape, rule);
 }
 
 void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor& children,
@@ -133,7 +139,7 @@ void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor
 #ifdef REMCAPS_CUDA
   if (children.is_cuda()) {
     const kernels::cuda::DeviceScope scope(children);
-    const CudaKernels cuda = cuda_kernels(rule.agreement);
+    const CudaKernels& cuda = cuda_kernels(rule);
     const Tensor scratch =
         torch::empty({cuda.forward_scratch_floats(shape, rule, saved.defined())}, poses.options());
     return cuda.forward(shape, rule, data_or_null(children), data_or_null(weight),
@@ -141,9 +147,9 @@ void forward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor
                         data_or_null(saved), scratch.data_ptr<float>(), scope.stream());
   }
 #endif
-  cpu_kernels(rule.agreement)
-      .forward(shape, rule, data_or_null(children), data_or_null(weight), data_or_null(bias),
-               data_or_null(poses), data_or_null(couplings), data_or_null(saved));
+  cpu_kernels(rule).forward(shape, rule, data_or_null(children), data_or_null(weight),
+                            data_or_null(bias), data_or_null(poses), data_or_null(couplings),
+                            data_or_null(saved));
 }
 
 void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tensor& children,
@@ -152,7 +158,7 @@ void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tenso
 #ifdef REMCAPS_CUDA
   if (children.is_cuda()) {
     const kernels::cuda::DeviceScope scope(children);
-    const CudaKernels cuda = cuda_kernels(rule.agreement);
+    const CudaKernels& cuda = cuda_kernels(rule);
     const Tensor scratch =
         torch::empty({cuda.backward_scratch_floats(shape, rule, gradients)}, children.options());
     return cuda.backward(shape, rule, data_or_null(children), data_or_null(weight),
@@ -160,9 +166,8 @@ void backward_on(const RoutingShape& shape, const RoutingRule& rule, const Tenso
                          scratch.data_ptr<float>(), scope.stream());
   }
 #endif
-  cpu_kernels(rule.agreement)
-      .backward(shape, rule, data_or_null(children), data_or_null(weight), data_or_null(saved),
-                data_or_null(grad_poses), gradients);
+  cpu_kernels(rule).backward(shape, rule, data_or_null(children), data_or_null(weight),
+                             data_or_null(saved), data_or_null(grad_poses), gradients);
 }
 
 RoutingShape shape_of(const Tensor& weight, int64_t batch) {
@@ -173,7 +178,6 @@ RoutingShape shape_of(const Tensor& weight, int64_t batch) {
           .parent_dim = weight.size(2)};
 }
 
-// Where the results go.
 struct Results {
   Results(const RoutingShape& shape, const FusedRoutingOptions& options,
           const torch::TensorOptions& floats)
@@ -242,24 +246,6 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
   }
 };
 
-void check_shapes(const Tensor& children, const Tensor& weight, const Tensor& bias,
-                  const FusedRoutingOptions& options) {
-  check(children.dim() == 3 && weight.dim() == 4 && children.size(1) == weight.size(0) &&
-            children.size(2) == weight.size(3) && children.numel() > 0 && weight.numel() > 0,
-        "fused routing: children {} and weight {}; expected BxIxD_in and IxJxD_outxD_in",
-        fmt::join(children.sizes(), "x"), fmt::join(weight.sizes(), "x"));
-  if (bias.defined())
-    check(bias.dim() == 2 && bias.size(0) == weight.size(1) && bias.size(1) == weight.size(2),
-          "fused routing: bias {}; expected {}x{}", fmt::join(bias.sizes(), "x"), weight.size(1),
-          weight.size(2));
-  check(options.iterations >= 1, "fused routing: {} iterations; expected at least 1",
-        options.iterations);
-  check(options.level_centres.empty() ||
-            options.level_edges.size() == options.level_centres.size() + 1,
-        "fused routing: {} level edges for {} levels; expected one more than levels",
-        options.level_edges.size(), options.level_centres.size());
-}
-
 kernels::cpu::ChildMatrices packed_matrices(const Tensor& weight) {
   check(weight.dim() == 4 && weight.is_cpu() && weight.scalar_type() == torch::kFloat32,
         "packed matrices: {} {} on {}; expected IxJxD_outxD_in float32 on the CPU",
@@ -272,13 +258,21 @@ bool needs_gradient_of(const Tensor& children, const Tensor& weight, const Tenso
                                            (bias.defined() && bias.requires_grad()));
 }
 
-std::tuple<Tensor, Tensor> route_few(const Tensor& children, const Tensor& weight,
-                                     const Tensor& bias, const FusedRoutingOptions& options,
-                                     const PackedMatrices& packed) {
-  check(
-      packed.shape() == shape_of(weight, 0),
-      "fused routing: matrices packed for {} children and {} parents; expected those of weight {}",
-      packed.shape().children, packed.shape().parents, fmt::join(weight.sizes(), "x"));
+RoutingQuery query_of(const Tensor& children, const Tensor& weight, Agreement agreement) {
+  RoutingQuery query{.agreement = agreement, .device = children.device().type()};
+  if (children.dim() == 3 && weight.dim() == 4) query.shape = shape_of(weight, children.size(0));
+  query.float32 = children.scalar_type() == torch::kFloat32 &&
+                  weight.scalar_type() == torch::kFloat32 && children.device() == weight.device();
+  return query;
+}
+
+std::tuple<Tensor, Tensor> route_few_images(const Tensor& children, const Tensor& weight,
+                                            const Tensor& bias, const FusedRoutingOptions& options,
+                                            const PackedMatrices& packed) {
+  check(packed.shape() == shape_of(weight, 0),
+        "dynamic routing: matrices packed for {} children and {} parents; expected those of "
+        "weight [{}]",
+        packed.shape().children, packed.shape().parents, fmt::join(weight.sizes(), ", "));
   const RoutingShape shape = shape_of(weight, children.size(0));
   const Tensor levels = level_tables(options, children.device());
   const Results results(shape, options, children.options().requires_grad(false));
@@ -292,8 +286,7 @@ std::tuple<Tensor, Tensor> route_few(const Tensor& children, const Tensor& weigh
 
 std::tuple<Tensor, Tensor> route_fused(const Tensor& children, const Tensor& weight,
                                        const Tensor& bias, const FusedRoutingOptions& options,
-                                       Agreement agreement) {
-  const bool needs_gradient = needs_gradient_of(children, weight, bias);
+                                       Agreement agreement, bool needs_gradient) {
   const variable_list outputs =
       FusedRouting::apply(children.contiguous(), weight.contiguous(),
                           bias.defined() ? bias.contiguous() : torch::empty({0}, weight.options()),
@@ -301,58 +294,90 @@ std::tuple<Tensor, Tensor> route_fused(const Tensor& children, const Tensor& wei
   return {outputs[0], outputs.size() > 1 ? outputs[1] : Tensor()};
 }
 
+std::tuple<Tensor, Tensor> run_routing(const std::string& algorithm, const Tensor& children,
+                                       const Tensor& weight, const Tensor& bias,
+                                       const FusedRoutingOptions& options, Agreement agreement,
+                                       const PackedMatrices* packed) {
+  check_routing_inputs(algorithm, children, weight, bias, options.iterations);
+  check(options.level_centres.empty() ||
+            options.level_edges.size() == options.level_centres.size() + 1,
+        "{} routing: {} level edges for {} levels; expected one more than levels", algorithm,
+        options.level_edges.size(), options.level_centres.size());
+  RoutingQuery query = query_of(children, weight, agreement);
+  query.gradient = needs_gradient_of(children, weight, bias);
+  query.packed = packed != nullptr;
+  switch (choose_routing(query)) {
+    case RoutingPath::kFewImages:
+      return route_few_images(children, weight, bias, options, *packed);
+    case RoutingPath::kCpu:
+    case RoutingPath::kCuda:
+      return route_fused(children, weight, bias, options, agreement, query.gradient);
+    case RoutingPath::kPlain:
+      break;
+  }
+  fail("{} routing: no kernel for children {} ({} on {}) and weight {} ({} on {})", algorithm,
+       fmt::join(children.sizes(), "x"), c10::toString(children.scalar_type()),
+       children.device().str(), fmt::join(weight.sizes(), "x"), c10::toString(weight.scalar_type()),
+       weight.device().str());
+}
+
 }  // namespace
+
+void check_routing_inputs(const std::string& algorithm, const Tensor& children,
+                          const Tensor& weight, const Tensor& bias, int64_t iterations) {
+  check(children.dim() == 3 && weight.dim() == 4 && children.size(1) == weight.size(0) &&
+            children.size(2) == weight.size(3),
+        "{} routing: children [{}] and weight [{}]; expected [B, I, Din] and [I, J, Dout, Din]",
+        algorithm, fmt::join(children.sizes(), ", "), fmt::join(weight.sizes(), ", "));
+  if (bias.defined())
+    check(bias.dim() == 2 && bias.size(0) == weight.size(1) && bias.size(1) == weight.size(2),
+          "{} routing: bias [{}]; expected [J, Dout] of weight [{}]", algorithm,
+          fmt::join(bias.sizes(), ", "), fmt::join(weight.sizes(), ", "));
+  check(iterations >= 1, "{} routing: {} iterations; expected at least 1", algorithm, iterations);
+}
+
+RoutingPath choose_routing(const RoutingQuery& query) {
+  const RoutingShape& shape = query.shape;
+  const bool is_empty = shape.batch * shape.children * shape.child_dim * shape.pose_size() == 0;
+  if (!query.float32 || is_empty) return RoutingPath::kPlain;
+  const bool is_dynamic = query.agreement == Agreement::kProduct;
+  if (query.device == torch::kCPU) {
+    const bool few = is_dynamic && query.packed && !query.gradient &&
+                     shape.batch <= kernels::cpu::most_few_images();
+    return few ? RoutingPath::kFewImages : RoutingPath::kCpu;
+  }
+  if (query.device != torch::kCUDA || !query.cuda_kernels) return RoutingPath::kPlain;
+  return is_dynamic || kernels::cuda::has_scaled_distance_kernels(shape.child_dim, shape.parent_dim)
+             ? RoutingPath::kCuda
+             : RoutingPath::kPlain;
+}
 
 PackedMatrices::PackedMatrices(const Tensor& weight) : ChildMatrices(packed_matrices(weight)) {}
 
 bool has_fused_dynamic_routing(const Tensor& children, const Tensor& weight) {
-  const bool is_float =
-      children.scalar_type() == torch::kFloat32 && weight.scalar_type() == torch::kFloat32;
-#ifdef REMCAPS_CUDA
-  const bool on_device = children.is_cpu() || children.is_cuda();
-#else
-  const bool on_device = children.is_cpu();
-#endif
-  return is_float && on_device && children.device() == weight.device() && children.size(0) > 0;
+  return choose_routing(query_of(children, weight, Agreement::kProduct)) != RoutingPath::kPlain;
 }
 
 bool has_fused_scaled_distance_routing(const Tensor& children, const Tensor& weight) {
-  if (!has_fused_dynamic_routing(children, weight)) return false;
-#ifdef REMCAPS_CUDA
-  if (children.is_cuda())
-    return kernels::cuda::has_scaled_distance_kernels(weight.size(3), weight.size(2));
-#endif
-  return true;
+  return choose_routing(query_of(children, weight, Agreement::kBatchDistance)) !=
+         RoutingPath::kPlain;
 }
 
 std::tuple<Tensor, Tensor> fused_dynamic_routing(const Tensor& children, const Tensor& weight,
                                                  const Tensor& bias,
                                                  const FusedRoutingOptions& options,
                                                  const PackedMatrices* packed) {
-  check(has_fused_dynamic_routing(children, weight),
-        "fused routing: children are {} on {}, weight {} on {}; expected float32 on one device",
-        c10::toString(children.scalar_type()), children.device().str(),
-        c10::toString(weight.scalar_type()), weight.device().str());
-  check_shapes(children, weight, bias, options);
-  if (packed != nullptr && children.is_cpu() &&
-      children.size(0) <= kernels::cpu::most_few_images() &&
-      !needs_gradient_of(children, weight, bias))
-    return route_few(children, weight, bias, options, *packed);
-  return route_fused(children, weight, bias, options, Agreement::kProduct);
+  return run_routing("dynamic", children, weight, bias, options, Agreement::kProduct, packed);
 }
 
 std::tuple<Tensor, Tensor> fused_scaled_distance_routing(const Tensor& children,
                                                          const Tensor& weight, const Tensor& bias,
                                                          const FusedRoutingOptions& options,
                                                          DistanceMean mean) {
-  check(has_fused_scaled_distance_routing(children, weight),
-        "fused scaled-distance routing: no kernel for children {} ({} on {}) and weight {}",
-        fmt::join(children.sizes(), "x"), c10::toString(children.scalar_type()),
-        children.device().str(), fmt::join(weight.sizes(), "x"));
-  check_shapes(children, weight, bias, options);
-  return route_fused(
-      children, weight, bias, options,
-      mean == DistanceMean::kBatch ? Agreement::kBatchDistance : Agreement::kImageDistance);
+  return run_routing(
+      "scaled-distance", children, weight, bias, options,
+      mean == DistanceMean::kBatch ? Agreement::kBatchDistance : Agreement::kImageDistance,
+      /*packed=*/nullptr);
 }
 
 }  // namespace remcaps

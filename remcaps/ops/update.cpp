@@ -13,8 +13,8 @@ namespace {
 
 using torch::Tensor;
 
-// Dense tensors of the same strides hold their elements in the same order; the stride of a
-// dimension of one means nothing.
+// Dense tensors with the same strides hold their elements in the same order. The stride of a
+// dimension of size 1 does not matter.
 bool goes_with(const Tensor& tensor, const Tensor& parameter, torch::ScalarType type) {
   if (tensor.scalar_type() != type || tensor.device() != parameter.device() ||
       tensor.sizes() != parameter.sizes())
@@ -61,7 +61,7 @@ Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t first, 
     numbers.push_back(static_cast<float>(lambda));
   }
   const Tensor on_host = torch::tensor(numbers, torch::kFloat32).view({count, 3});
-  // From page-locked memory, since a copy from any other waits for the device.
+  // A copy from memory that is not page-locked would wait for the device.
   return device.is_cuda() ? on_host.pin_memory().to(device, /*non_blocking=*/true) : on_host;
 }
 

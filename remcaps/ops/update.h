@@ -1,4 +1,4 @@
-// The optimiser's step as one pass over all parameters: LOBSTER's shrinking, Adam, the pruning
+// The optimiser step as one pass over all parameters: LOBSTER's shrinking, Adam and the pruning
 // mask.
 #pragma once
 
@@ -8,12 +8,13 @@
 
 namespace remcaps {
 
-/// One parameter and what goes with it; all float32, dense, on one device, in one memory layout.
+/// A parameter and its tensors: all float32 except the mask, dense, on one device, in the same
+/// memory layout.
 struct UpdatedParameter {
   torch::Tensor parameter, gradient;
   torch::Tensor first, second;  ///< Adam's moments
-  torch::Tensor dead;           ///< bool, true where the weight is pruned; undefined: no mask
-  bool shrink = false;          ///< whether LOBSTER works on it
+  torch::Tensor dead;           ///< bool, true for pruned weights; undefined: no mask
+  bool shrink = false;          ///< whether LOBSTER shrinks it
 };
 
 struct UpdateConstants {
@@ -21,19 +22,19 @@ struct UpdateConstants {
 };
 
 /// The numbers that change from step to step, float32 [3]: lr / (1 - beta1^t), sqrt(1 - beta2^t)
-/// and LOBSTER's lambda. On a GPU they lie there too: a captured CUDA graph reads whatever the
-/// tensor holds when it is replayed.
+/// and LOBSTER's lambda. They are on the parameters' device: a captured CUDA graph reads what the
+/// tensor holds at the replay.
 torch::Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t step, double lambda,
                            const torch::Device& device);
-/// Those of steps first, first + 1, ...: [count, 3].
+/// The numbers of the steps first, first + 1, ...: [count, 3].
 torch::Tensor step_numbers(double lr, const UpdateConstants& constants, int64_t first,
                            int64_t count, double lambda, const torch::Device& device);
 
 /// For every parameter, in this order:
-///   p <- p - lambda p max(0, 1 - |g|)     where `shrink`
+///   p <- p - lambda p max(0, 1 - |g|)     if `shrink`
 ///   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2
 ///   p <- p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
-///   p <- 0                                where `dead`
+///   p <- 0                                if `dead`
 void fused_update(const std::vector<UpdatedParameter>& parameters, const UpdateConstants& constants,
                   const torch::Tensor& numbers);
 

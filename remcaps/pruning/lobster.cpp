@@ -1,7 +1,6 @@
 #include "remcaps/pruning/lobster.h"
 
 #include <cmath>
-#include <limits>
 
 #include "remcaps/pruning/threshold_search.h"
 
@@ -15,10 +14,11 @@ void bind(ConfigSection& section, LobsterOptions& options) {
   bind(section, options.scope);
   section.key("lambda", options.lambda, {0.0, 1.0});
   section.key("lambda_decay", options.lambda_decay, {0.0, 1.0});
-  section.key("pwe", options.pwe, {-1, 1'000'000});
+  section.key("patience_epochs", options.patience_epochs, {-1, 1'000'000});
   section.key("plateau", options.plateau, {0.0, 1e6});
-  section.key("twt", options.twt, {0.0, 1e6});
+  section.key("tolerance", options.tolerance, {0.0, 1e6});
   section.key("min_accuracy", options.min_accuracy, {0.0, 1.0});
+  section.key("above_chance", options.above_chance, {0.0, 1.0});
   section.key("begin", options.begin, {0, 1'000'000'000});
   section.key("end", options.end, {-1, 1'000'000'000});
 }
@@ -66,27 +66,34 @@ std::optional<UpdateRule> LobsterPruner::update_rule(PruningContext& context) {
   return rule;
 }
 
-bool LobsterPruner::search_is_due(const PruningContext& context) {
+bool LobsterPruner::search_is_due(const PruningContext& context, Plateau& plateau) const {
   if (context.epoch < options_.begin) return false;
   if (options_.end >= 0 && context.epoch > options_.end) return false;
   const double loss = context.epoch_validation_loss;
-  bad_epochs_ = loss > best_loss_ * (1 + options_.plateau) ? bad_epochs_ + 1 : 0;
-  best_loss_ = std::min(best_loss_, loss);
-  if (options_.min_accuracy > 0 && !(context.epoch_validation_accuracy > options_.min_accuracy))
+  const bool bad = loss > plateau.best_loss * (1 + options_.plateau);
+  plateau.bad_epochs = bad ? plateau.bad_epochs + 1 : 0;
+  plateau.best_loss = std::min(plateau.best_loss, loss);
+  const double accuracy = context.epoch_validation_accuracy, chance = context.chance_accuracy;
+  if (options_.min_accuracy > 0 && !(accuracy > options_.min_accuracy)) return false;
+  if (options_.above_chance > 0 && accuracy < chance + options_.above_chance * (1 - chance))
     return false;
-  return bad_epochs_ >= options_.pwe;
+  return plateau.bad_epochs >= options_.patience_epochs;
 }
 
 PruningReport LobsterPruner::after_epoch(PruningContext& context) {
   bind_to(context.model);
   PruningReport report;
-  if (!search_is_due(context)) return report;
+  Plateau plateau = plateau_;
+  if (!search_is_due(context, plateau)) {
+    plateau_ = plateau;
+    return report;
+  }
   const int64_t before = masks_.pruned();
-  const SearchResult found = search_threshold(masks_.weights(), magnitude_range(context.model),
-                                              context.validation_loss, {.twt = options_.twt});
+  const SearchResult found =
+      search_threshold(masks_.weights(), magnitude_range(context.model), context.validation_loss,
+                       {.tolerance = options_.tolerance});
   masks_.prune_zeros();
-  best_loss_ = std::numeric_limits<double>::infinity();  // the pruned network sets its own best
-  bad_epochs_ = 0;
+  plateau_ = {};  // the pruned network sets its own best loss
   report.pruned = masks_.pruned() > before;
   report.threshold = found.threshold;
   report.evaluations = found.evaluations;
@@ -97,15 +104,16 @@ PruningReport LobsterPruner::after_epoch(PruningContext& context) {
 
 std::map<std::string, torch::Tensor> LobsterPruner::state() const {
   auto state = masks_.state();
-  state[kPlateau] = torch::tensor({best_loss_, static_cast<double>(bad_epochs_)}, torch::kDouble);
+  state[kPlateau] =
+      torch::tensor({plateau_.best_loss, static_cast<double>(plateau_.bad_epochs)}, torch::kDouble);
   return state;
 }
 
 void LobsterPruner::load_state(const std::map<std::string, torch::Tensor>& state) {
   masks_.load_state(state);
   if (const auto found = state.find(kPlateau); found != state.end()) {
-    best_loss_ = found->second[0].item<double>();
-    bad_epochs_ = static_cast<int64_t>(found->second[1].item<double>());
+    plateau_.best_loss = found->second[0].item<double>();
+    plateau_.bad_epochs = static_cast<int64_t>(found->second[1].item<double>());
   }
 }
 

@@ -45,7 +45,7 @@ void Masks::keep_highest(const torch::Tensor& scores, int64_t keep) {
   const torch::NoGradGuard no_grad;
   check(scores.numel() == total(), "pruning: {} scores for {} weights", with_commas(scores.numel()),
         with_commas(total()));
-  // A stable sort, so that ties do not depend on the device.
+  // A stable sort: the choice among equal scores does not depend on the device.
   const torch::Tensor order =
       std::get<1>(torch::sort(scores.flatten(), /*stable=*/true, /*dim=*/0, /*descending=*/true));
   torch::Tensor dead = torch::zeros_like(order, torch::kBool);

@@ -25,7 +25,7 @@ PrunerFactory scheduled(ScheduledOptions defaults) {
   };
 }
 
-// Does nothing, and says so.
+// Its empty rule lets the optimiser use its one-pass update.
 class NoPruning : public Pruner {
  public:
   std::optional<UpdateRule> update_rule(PruningContext&) override { return UpdateRule{}; }

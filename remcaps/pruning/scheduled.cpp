@@ -40,7 +40,7 @@ torch::Tensor ScheduledPruner::scores(const PruningContext& context) const {
       scores.push_back(weight.tensor.detach().abs().flatten());
       continue;
     }
-    // The same number for the same weight in every epoch: the pruned set only grows.
+    // A weight has the same number in every epoch, so the set of pruned weights only grows.
     const auto samples = torch::arange(weight.tensor.numel(),
                                        torch::dtype(torch::kInt64).device(weight.tensor.device()));
     scores.push_back(random_uniform(seed, RandomStream::kPruning, 0, samples, draw++));

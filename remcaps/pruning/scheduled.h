@@ -1,4 +1,4 @@
-// Pruning to a target sparsity on a schedule: by magnitude, or at random as the control.
+// Pruning to a target sparsity on a schedule: the smallest weights, or random ones as a control.
 #pragma once
 
 #include "remcaps/pruning/masks.h"
@@ -10,15 +10,15 @@ struct ScheduledOptions {
   enum class Score { kMagnitude, kRandom };
   Score score = Score::kMagnitude;
   PruningScope scope = {};
-  double sparsity = 0.9;          ///< share of the scope's weights that is pruned in the end
-  double initial_sparsity = 0.0;  ///< where the schedule starts
+  double sparsity = 0.9;          ///< share of the weights that is pruned in the end
+  double initial_sparsity = 0.0;  ///< share at the start of the schedule
   int64_t begin = 0;              ///< epochs before the schedule starts
-  int64_t end = 50;               ///< epochs after which the target is reached; 0: before training
-  int64_t seed = -1;              ///< of the random choice; -1: the run's own
+  int64_t end = 50;               ///< epochs until the target is reached; 0: before training
+  int64_t seed = -1;              ///< of the random choice; -1: the seed of the run
 };
 void bind(ConfigSection& section, ScheduledOptions& options);
 
-/// Sparsity due after `epochs` epochs of training (Zhu and Gupta's cubic schedule:
+/// The sparsity to reach after `epochs` epochs of training (Zhu and Gupta's cubic schedule:
 /// s = s_f + (s_0 - s_f) * (1 - (t - begin) / (end - begin))^3).
 double scheduled_sparsity(const ScheduledOptions& options, int64_t epochs);
 
@@ -45,5 +45,9 @@ class ScheduledPruner : public Pruner {
   ScheduledOptions options_;
   Masks masks_;
 };
+
+inline std::unique_ptr<Pruner> make_pruner(ScheduledOptions options) {
+  return std::make_unique<ScheduledPruner>(std::move(options));
+}
 
 }  // namespace remcaps

@@ -20,7 +20,7 @@ bool excluded(const std::string& name, const PruningScope& scope) {
                      [&](const std::string& pattern) { return selects(pattern, name); });
 }
 
-// A misspelt layer name would otherwise quietly leave that layer alone.
+// Without this check a misspelt name would silently leave its layer unpruned.
 void check_patterns(const CapsNet& model, const PruningScope& scope) {
   const auto parameters = model.named_parameters();
   for (const std::string& pattern : layer_patterns(model, scope)) {

@@ -9,12 +9,12 @@
 
 namespace remcaps {
 
-/// The recipe keys every strategy shares.
+/// The recipe keys that all strategies share.
 struct PruningScope {
-  /// Patterns of layer or parameter names; empty: the network's own prunable_layers().
+  /// Patterns of layer or parameter names. Empty: the network's prunable_layers().
   std::vector<std::string> layers;
-  /// Patterns of parameters in those layers that keep all their values. Published: biases; for
-  /// DeepCaps also the class capsules' matrices.
+  /// Patterns of parameters in those layers that are not pruned. The published code leaves out
+  /// biases, and in DeepCaps also the class capsules' matrices.
   std::vector<std::string> exclude = {"*bias*"};
 };
 void bind(ConfigSection& section, PruningScope& scope);
@@ -24,15 +24,15 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// Whether a layer pattern selects a parameter: it matches the whole name or one of the modules the
-/// parameter lies in ("class" selects "class.weight").
+/// Whether a pattern matches a parameter's name or the name of a module around it ("class" selects
+/// "class.weight").
 bool selects(const std::string& pattern, const std::string& parameter);
 
 /// Parameters of the scope's layers, frozen ones included, in the network's order.
 std::vector<NamedTensor> layer_parameters(const CapsNet& model, const PruningScope& scope);
 
-/// Those of them that are trained and may be set to zero. Error where a pattern selects nothing or
-/// nothing is left.
+/// The parameters of the scope's layers that are trained and not excluded. Error if a pattern
+/// selects nothing or no parameter is left.
 std::vector<NamedTensor> prunable_weights(const CapsNet& model, const PruningScope& scope);
 
 }  // namespace remcaps

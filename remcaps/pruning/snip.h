@@ -1,4 +1,4 @@
-// SNIP: one batch at initialisation decides what is pruned (Lee et al., ICLR 2019).
+// SNIP: prunes once, before training, by the gradients of one batch (Lee et al., ICLR 2019).
 #pragma once
 
 #include "remcaps/pruning/masks.h"
@@ -8,12 +8,12 @@ namespace remcaps {
 
 struct SnipOptions {
   PruningScope scope = {};
-  double sparsity = 0.9;  ///< share of the scope's weights that is pruned
+  double sparsity = 0.9;  ///< share of the weights that is pruned
 };
 void bind(ConfigSection& section, SnipOptions& options);
 
-/// Keeps the weights with the highest connection sensitivity |w * dL/dw|, all layers together; the
-/// mask is fixed from then on.
+/// Keeps the weights with the highest connection sensitivity |w * dL/dw|, ranked over all layers
+/// together. The mask does not change afterwards.
 class SnipPruner : public Pruner {
  public:
   explicit SnipPruner(SnipOptions options) : options_(std::move(options)) {}
@@ -33,5 +33,9 @@ class SnipPruner : public Pruner {
   SnipOptions options_;
   Masks masks_;
 };
+
+inline std::unique_ptr<Pruner> make_pruner(SnipOptions options) {
+  return std::make_unique<SnipPruner>(std::move(options));
+}
 
 }  // namespace remcaps

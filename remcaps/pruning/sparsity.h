@@ -1,4 +1,4 @@
-// How much of a network is zero: parameters, filters, votes W_ij and whole capsules.
+// How much of a network is zero: parameters, filters, matrices W_ij and whole capsules.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 namespace remcaps {
 
-/// Zeros, as published and otherwise.
 struct Sparsity {
   struct Layer {
     std::string name;
@@ -17,8 +16,8 @@ struct Sparsity {
     bool prunable = false;
   };
   std::vector<Layer> layers;
-  int64_t parameters = 0, nonzero = 0;  ///< over everything trainable
-  /// Over the prunable layers, biases and frozen convolutions included.
+  int64_t parameters = 0, nonzero = 0;  ///< of all trainable parameters
+  /// Of the prunable layers, with biases and frozen convolutions.
   int64_t prunable_parameters = 0, prunable_nonzero = 0;
 
   /// Share of zeros among all parameters of the prunable layers (the published definition).
@@ -28,14 +27,13 @@ struct Sparsity {
 };
 Sparsity measure_sparsity(const CapsNet& model);
 
-/// What unstructured zeros add up to: parts of the network that need not be computed any more.
+/// Parts of the network in which all weights are zero: they need not be computed any more.
 struct DeadStructures {
-  int64_t filters = 0, dead_filters = 0;    ///< output channels of convolutions without a weight
-  int64_t blocks = 0, dead_blocks = 0;      ///< W_ij of capsule layers that are wholly zero
+  int64_t filters = 0, dead_filters = 0;    ///< output channels of convolutions
+  int64_t blocks = 0, dead_blocks = 0;      ///< matrices W_ij of capsule layers
   int64_t capsules = 0, dead_capsules = 0;  ///< children i whose W_ij are zero for every parent j
 };
-/// Among the prunable layers. Capsule layers are the routing layers' own weights, [I, J, Dout,
-/// Din].
+/// Counts in the prunable layers. The weights of capsule layers are [I, J, Dout, Din].
 DeadStructures count_dead_structures(const CapsNet& model);
 
 }  // namespace remcaps

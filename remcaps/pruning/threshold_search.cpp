@@ -11,7 +11,7 @@ namespace remcaps {
 
 namespace {
 
-// The weights as they were, and as they are with a threshold applied.
+// The weights before the search. Applies thresholds to the weights of the network.
 class Candidate {
  public:
   explicit Candidate(const std::vector<NamedTensor>& weights) : weights_(weights) {
@@ -22,7 +22,7 @@ class Candidate {
       sort_magnitudes();
   }
 
-  // Zeros among the weights once |w| < threshold is pruned. Sets of pruned weights are nested:
+  // How many weights are zero once |w| < threshold is pruned. A larger threshold only adds zeros:
   // equal counts mean equal sets.
   int64_t zeros(double threshold) const {
     if (sorted_.defined()) {
@@ -35,6 +35,7 @@ class Candidate {
     return torch::stack(counts).sum().item<int64_t>();
   }
 
+  // apply(0) restores the weights.
   void apply(double threshold) const {
     for (size_t k = 0; k < original_.size(); ++k) {
       Tensor target = weights_[k].tensor;
@@ -44,8 +45,8 @@ class Candidate {
   }
 
  private:
-  // Counting on a GPU would wait for it at every step of the search: there the magnitudes come to
-  // the host once, in order.
+  // Counting on a GPU would wait for the device at every step of the search. Instead the sorted
+  // magnitudes are copied to the host once.
   void sort_magnitudes() {
     std::vector<Tensor> magnitudes;
     for (const Tensor& weight : original_) magnitudes.push_back(weight.abs().flatten());
@@ -56,7 +57,7 @@ class Candidate {
     sorted_.copy_(sorted);
   }
 
-  // Magnitudes less than this one.
+  // The number of magnitudes below this one.
   int64_t below(float magnitude) const {
     const float* first = sorted_.data_ptr<float>();
     return std::lower_bound(first, first + sorted_.numel(), magnitude) - first;
@@ -65,40 +66,14 @@ class Candidate {
 
   const std::vector<NamedTensor>& weights_;
   std::vector<Tensor> original_;
-  Tensor sorted_;  // float32 in page-locked memory; undefined where the weights are not on a GPU
+  Tensor sorted_;  // float32 in page-locked memory; undefined if the weights are not on a GPU
 };
 
-}  // namespace
-
-MagnitudeRange magnitude_range(const CapsNet& model) {
-  const torch::NoGradGuard no_grad;
-  std::vector<Tensor> lows, sums, highs;
-  int64_t count = 0;
-  for (const auto& parameter : model.named_parameters()) {
-    if (parameter.key().find("weight") == std::string::npos || parameter.value().numel() == 0)
-      continue;
-    const Tensor magnitude = parameter.value().abs();
-    lows.push_back(magnitude.min());
-    sums.push_back(magnitude.sum(torch::kDouble));
-    highs.push_back(magnitude.max());
-    count += magnitude.numel();
-  }
-  check(count > 0, "pruning: no parameter of {} has \"weight\" in its name", model.name());
-  const Tensor all = torch::stack({torch::stack(lows).min().to(torch::kDouble),
-                                   torch::stack(sums).sum() / static_cast<double>(count),
-                                   torch::stack(highs).max().to(torch::kDouble)})
-                         .cpu();
-  const double* values = all.data_ptr<double>();
-  return {values[0], values[1], values[2]};
-}
-
-SearchResult search_threshold(const std::vector<NamedTensor>& weights, const MagnitudeRange& range,
-                              const std::function<double()>& loss, const SearchOptions& options) {
-  const torch::NoGradGuard no_grad;
-  const Candidate candidate(weights);
+SearchResult bisect(const Candidate& candidate, const MagnitudeRange& range,
+                    const std::function<double()>& loss, const SearchOptions& options) {
   SearchResult result;
   result.base_loss = result.loss = loss();
-  result.bound = result.base_loss * (1 + options.twt);
+  result.bound = result.base_loss * (1 + options.tolerance);
   result.evaluations = 1;
 
   std::map<int64_t, double> known;  // zeros -> loss
@@ -132,8 +107,45 @@ SearchResult search_threshold(const std::vector<NamedTensor>& weights, const Mag
     previous = value;
     if (std::abs(threshold - tried) < options.precision || repeats >= options.repeats) break;
   }
-  candidate.apply(result.threshold);
   return result;
+}
+
+}  // namespace
+
+MagnitudeRange magnitude_range(const CapsNet& model) {
+  const torch::NoGradGuard no_grad;
+  std::vector<Tensor> lows, sums, highs;
+  int64_t count = 0;
+  for (const auto& parameter : model.named_parameters()) {
+    if (parameter.key().find("weight") == std::string::npos || parameter.value().numel() == 0)
+      continue;
+    const Tensor magnitude = parameter.value().abs();
+    lows.push_back(magnitude.min());
+    sums.push_back(magnitude.sum(torch::kDouble));
+    highs.push_back(magnitude.max());
+    count += magnitude.numel();
+  }
+  check(count > 0, "pruning: no parameter of {} has \"weight\" in its name", model.name());
+  const Tensor all = torch::stack({torch::stack(lows).min().to(torch::kDouble),
+                                   torch::stack(sums).sum() / static_cast<double>(count),
+                                   torch::stack(highs).max().to(torch::kDouble)})
+                         .cpu();
+  const double* values = all.data_ptr<double>();
+  return {values[0], values[1], values[2]};
+}
+
+SearchResult search_threshold(const std::vector<NamedTensor>& weights, const MagnitudeRange& range,
+                              const std::function<double()>& loss, const SearchOptions& options) {
+  const torch::NoGradGuard no_grad;
+  const Candidate candidate(weights);
+  try {
+    const SearchResult result = bisect(candidate, range, loss, options);
+    candidate.apply(result.threshold);
+    return result;
+  } catch (...) {
+    candidate.apply(0);
+    throw;
+  }
 }
 
 }  // namespace remcaps

@@ -22,7 +22,7 @@ json collected(const RunResult& run, const CollectOptions& options) {
   return summary;
 }
 
-// One line a key: short, and a change shows as the line it is.
+// One line per key: short, and a changed key is one changed line.
 std::string one_line_a_key(const json& object) {
   std::vector<std::string> lines;
   for (const auto& [key, value] : object.items())
@@ -34,16 +34,22 @@ std::string one_line_a_key(const json& object) {
 
 std::vector<fs::path> collect_results(const RunResults& results, const CollectOptions& options) {
   std::vector<fs::path> files;
-  for (const auto& [recipe, runs] : results)
-    for (const RunResult& run : runs) {
-      check(stays_below(recipe), "{}: its recipe is \"{}\"; expected a name such as {}",
-            run.place.string(), recipe, "mnist/dr-capsnet");
-      const fs::path file = options.out / recipe / fmt::format("seed-{}.json", run.seed);
-      const std::string text = one_line_a_key(collected(run, options));
-      make_folder(file.parent_path());
-      write_atomically(file, text);
-      files.push_back(file);
-    }
+  for (const auto& [recipe, experiments] : results) {
+    std::map<int64_t, int> collected_of;  // experiments by seed
+    for (const auto& [experiment, runs] : experiments)
+      for (const RunResult& run : runs) {
+        const int number = ++collected_of[run.seed];
+        const std::string name = number == 1 ? fmt::format("seed-{}.json", run.seed)
+                                             : fmt::format("seed-{}-{}.json", run.seed, number);
+        check(stays_below(recipe), "{}: its recipe is \"{}\"; expected a name such as {}",
+              run.place.string(), recipe, "mnist/dr-capsnet");
+        const fs::path file = options.out / recipe / name;
+        const std::string text = one_line_a_key(collected(run, options));
+        make_folder(file.parent_path());
+        write_atomically(file, text);
+        files.push_back(file);
+      }
+  }
   return files;
 }
 

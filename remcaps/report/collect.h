@@ -1,4 +1,4 @@
-// Run summaries small enough to be kept with the sources: what the published numbers come from.
+// Copies of run summaries that are kept with the sources: the published numbers come from them.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@ namespace remcaps {
 
 struct CollectOptions {
   std::filesystem::path out = "results";
-  std::string machine, commit;  ///< override what the summaries say, where not empty
+  std::string machine, commit;  ///< replace what the summaries say, if not empty
   std::string data_note;        ///< how the data differ from the official ones
 };
 
-/// Copies each run's summary to OUT/<recipe>/seed-<n>.json, one line a key, without the folder it
-/// was trained in. Returns the files.
+/// Copies each run's summary to OUT/<recipe>/seed-<n>.json (seed-<n>-2.json for another experiment
+/// with that recipe and seed), without the folder it was trained in. Returns the files.
 std::vector<std::filesystem::path> collect_results(const RunResults& results,
                                                    const CollectOptions& options);
 

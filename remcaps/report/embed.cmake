@@ -1,17 +1,17 @@
-# cmake -D INPUT=page.html -D OUTPUT=page.cpp -P embed.cmake
-#   A C++ source that holds the page: the installed program needs no data file.
+# cmake -D INPUT=page.html -D OUTPUT=page.cpp -D HEADER=page.h -D FUNCTION=page -P embed.cmake
+#   A C++ source with a function, declared in HEADER, that returns the bytes of INPUT.
 file(READ ${INPUT} bytes HEX)
 string(REGEX REPLACE "(................................................................)" "\\1\n" bytes "${bytes}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
-file(WRITE ${OUTPUT} "#include \"remcaps/report/html_report_page.h\"
+file(WRITE ${OUTPUT} "#include \"${HEADER}\"
 
 namespace remcaps {
 
-std::string_view html_report_template() {
-  static const unsigned char kPage[] = {
+std::string_view ${FUNCTION}() {
+  static const unsigned char kBytes[] = {
 ${bytes}
 };
-  return {reinterpret_cast<const char*>(kPage), sizeof kPage};
+  return {reinterpret_cast<const char*>(kBytes), sizeof kBytes};
 }
 
 }  // namespace remcaps

@@ -1,6 +1,6 @@
 #include "remcaps/report/figure.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -10,6 +10,19 @@
 #include "remcaps/report/figure_kinds.h"
 
 namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+// Whether a figure with this description may have this name: nothing is there yet, or a figure of
+// the same runs.
+bool may_write(const fs::path& svg, const std::string& description) {
+  std::error_code error;
+  return !fs::exists(svg, error) ||
+         read_file(svg).find(Svg::description(description)) != std::string::npos;
+}
+
+}  // namespace
 
 std::string FigureTable::cell(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "";
@@ -85,6 +98,36 @@ const FigureKind& figure_kind(const std::string& name) {
   throw UsageError(fmt::format("no figure {}{}", name, suggestion(name, names)));
 }
 
+void expect_one_run(const FigureOptions& options, const std::string& figure) {
+  if (options.runs.size() != 1)
+    throw UsageError(
+        fmt::format("figure {}: {} runs given; it shows one", figure, options.runs.size()));
+}
+
+ShownRun load_one_run(const FigureOptions& options, const std::string& figure) {
+  expect_one_run(options, figure);
+  return std::move(load_shown_runs(options).front());
+}
+
+std::vector<int64_t> shown_images(const FigureOptions& options, const ShownRun& run, size_t most) {
+  std::vector<int64_t> places;
+  for (const NumberRange& range : options.images) {
+    check(range.last < run.part.size(), "image {}; the {} split has 0 to {}", range.last,
+          options.split, run.part.size() - 1);
+    for (int64_t place = range.first; place <= range.last; ++place) places.push_back(place);
+  }
+  check(options.images.empty() || places.size() <= most, "{} images; this figure shows at most {}",
+        places.size(), most);
+  if (places.empty()) {
+    for (int64_t j = 0; j < run.classes(); ++j) {
+      const Tensor found = run.part.labels.eq(j).nonzero();
+      if (found.size(0) > 0) places.push_back(found[0][0].item<int64_t>());
+    }
+  }
+  if (places.size() > most) places.resize(most);
+  return places;
+}
+
 FigureFiles write_figure(const std::string& name, const FigureOptions& options,
                          const std::filesystem::path& folder) {
   const FigureKind& kind = figure_kind(name);
@@ -92,8 +135,13 @@ FigureFiles write_figure(const std::string& name, const FigureOptions& options,
     throw UsageError(fmt::format("figure {}: no run given; it needs {}", name, kind.needs));
   const Figure figure = kind.make(options);
   make_folder(folder);
-  const FigureFiles files = {folder / (name + ".svg"), folder / (name + ".csv")};
-  write_atomically(files.svg, figure.drawing.str(figure.title));
+  const std::string runs = fmt::format("Runs: {}", fmt::join(options.runs, ", "));
+  FigureFiles files;
+  for (int number = 1; files.svg.empty() || !may_write(files.svg, runs); ++number) {
+    const std::string stem = number == 1 ? name : fmt::format("{}-{}", name, number);
+    files = {folder / (stem + ".svg"), folder / (stem + ".csv")};
+  }
+  write_atomically(files.svg, figure.drawing.str(figure.title, runs));
   write_atomically(files.csv, figure.table.csv());
   return files;
 }

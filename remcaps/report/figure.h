@@ -1,8 +1,6 @@
 // `remcaps figure`: the paper's figures as SVG, with their data as CSV.
 #pragma once
 
-#include <torch/types.h>
-
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -11,18 +9,13 @@
 #include "remcaps/base/text.h"
 #include "remcaps/explain/parse_tree_graph.h"
 #include "remcaps/explain/svg.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
-struct FigureOptions {
-  /// Run folders or weights files; "RUN@epoch-0012" picks another checkpoint of a run.
-  std::vector<std::string> runs;
-  std::string data;  ///< folder of the data sets; empty: where each run found its own
-  torch::Device device = torch::kCPU;
-  std::string split = "test";  ///< whose images are measured and shown
-  int64_t limit = 0;           ///< measure only the first so many images; 0: all
-  std::vector<NumberRange>
-      images;  ///< places in the split to show; empty: the first image of each class
+struct FigureOptions : RunSelection {
+  /// Places in the split of the images to show; empty: the first image of each class.
+  std::vector<NumberRange> images;
   std::vector<int64_t> levels;  ///< "levels": the K to try; empty: 2 to 31
   std::string layer;            ///< saliency: routing layer to look at; empty: the last with a grid
   TreeOptions tree;
@@ -39,14 +32,14 @@ struct FigureTable {
   void add(const Values&... values) {
     rows.push_back({cell(values)...});
   }
-  /// RFC 4180: quoted where a value needs it.
+  /// RFC 4180; a value is quoted if it needs to be.
   std::string csv() const;
 
  private:
   static std::string cell(const std::string& text) { return text; }
   static std::string cell(const char* text) { return text; }
   static std::string cell(int64_t value) { return std::to_string(value); }
-  static std::string cell(double value);  ///< empty for what is not finite
+  static std::string cell(double value);  ///< empty if it is not finite
 };
 
 struct Figure {
@@ -57,9 +50,9 @@ struct Figure {
 
 struct FigureKind {
   std::string name;
-  std::string paper;  ///< the paper's figures it stands for, counted through; "none: ..." otherwise
-  std::string about;  ///< one line for people
-  std::string needs;  ///< what runs it takes
+  std::string paper;  ///< numbers of the paper's figures it remakes; "none: ..." for other ones
+  std::string about;  ///< one line on what it shows
+  std::string needs;  ///< which runs it takes
   std::function<Figure(const FigureOptions&)> make;
 };
 
@@ -73,7 +66,8 @@ struct FigureFiles {
   std::filesystem::path svg, csv;
 };
 
-/// Writes <folder>/<name>.svg and .csv atomically.
+/// Writes <folder>/<name>.svg and .csv atomically. If that file shows other runs, the new one is
+/// called <name>-2, <name>-3 and so on: only a figure of the same runs is overwritten.
 FigureFiles write_figure(const std::string& name, const FigureOptions& options,
                          const std::filesystem::path& folder);
 

@@ -13,9 +13,10 @@ namespace remcaps {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kSmall = 11;  // font size of everything but titles
+constexpr double kSmall = 11;     // font size of everything but titles
+constexpr double kBarMargin = 6;  // between the y axis and the first bar
 
-// One axis: what range it shows and where a value lies on it.
+// The range of one axis, and where a value lies on it.
 class Scale {
  public:
   /// The data reach from `low` to `high`; the pixels from `from` to `to`.
@@ -37,7 +38,8 @@ class Scale {
   double low() const { return low_; }
 
   std::string text(double tick) const {
-    if (std::abs(tick) >= 1e5 || (log_ && tick < 1e-3)) return fmt::format("{:.0e}", tick);
+    if (std::abs(tick) >= 1e6) return fmt::format("{:g}M", tick / 1e6);
+    if (std::abs(tick) >= 1e4) return fmt::format("{:g}k", tick / 1e3);
     if (log_) return fmt::format("{:g}", tick);
     const double step = ticks_.size() > 1 ? ticks_[1] - ticks_[0] : 1;
     const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
@@ -153,7 +155,13 @@ void draw_x_ticks(Svg& svg, const Area& area, const Scale& scale) {
   }
 }
 
-// Category names, slanted where they would run into each other.
+// The width that a category has; 0 without categories.
+double slot_width(const Chart& chart, const Area& area) {
+  if (chart.categories.empty()) return 0;
+  return (area.right - area.left - kBarMargin) / static_cast<double>(chart.categories.size());
+}
+
+// Whether category names are slanted: they would run into each other otherwise.
 bool slanted(const Chart& chart, double slot) {
   return std::any_of(chart.categories.begin(), chart.categories.end(),
                      [&](const std::string& name) { return text_width(name, kSmall) > slot - 4; });
@@ -168,11 +176,11 @@ double category_height(const Chart& chart, double slot) {
 }
 
 void draw_bars(Svg& svg, const Chart& chart, const Area& area, const Scale& y) {
-  const double slot = (area.right - area.left) / static_cast<double>(chart.categories.size());
+  const double slot = slot_width(chart, area);
   const double group = slot * 0.78, width = group / static_cast<double>(chart.bars.size());
   const double base = y.place(std::max(y.low(), 0.0));
   for (size_t c = 0; c < chart.categories.size(); ++c) {
-    const double left = area.left + slot * (static_cast<double>(c) + 0.11);
+    const double left = area.left + kBarMargin + slot * (static_cast<double>(c) + 0.11);
     for (size_t b = 0; b < chart.bars.size(); ++b) {
       const ChartBars& bars = chart.bars[b];
       check(bars.values.size() == chart.categories.size(), "chart {}: {} bars for {} categories",
@@ -184,7 +192,7 @@ void draw_bars(Svg& svg, const Chart& chart, const Area& area, const Scale& y) {
                std::abs(base - y.place(value)), colour_of(bars.colour, b),
                fmt::format("{} {}: {:g}", bars.name, chart.categories[c], value));
     }
-    const double middle = area.left + slot * (static_cast<double>(c) + 0.5);
+    const double middle = area.left + kBarMargin + slot * (static_cast<double>(c) + 0.5);
     const bool slant = slanted(chart, slot);
     svg.text(middle + (slant ? 4 : 0), area.bottom + (slant ? 13 : 16), chart.categories[c],
              {.size = kSmall,
@@ -266,10 +274,9 @@ Svg draw_chart(const Chart& chart) {
     svg.text(area.left, 22, chart.title, {.size = kTitle, .bold = true});
     area.top = 32;
   }
-  area.top = draw_legend(svg, chart, area.left, width - 10, area.top) + 4;
-  const double slot = chart.categories.empty()
-                          ? 0
-                          : (area.right - area.left) / static_cast<double>(chart.categories.size());
+  if (chart.legend) area.top = draw_legend(svg, chart, area.left, width - 10, area.top);
+  area.top += 4;
+  const double slot = slot_width(chart, area);
   area.bottom = chart.height - (chart.x.label.empty() ? 10 : 30) -
                 (chart.categories.empty() ? 18 : category_height(chart, slot));
 
@@ -283,6 +290,7 @@ Svg draw_chart(const Chart& chart) {
   const Scale y(chart.y, left.low, left.high, area.bottom, area.top);
   draw_y_axis(svg, area, y, chart.y, false, left_colour);
   svg.line(area.left, area.bottom, area.right, area.bottom, {.opacity = 0.5});
+  svg.line(area.left, area.top, area.left, area.bottom, {.opacity = 0.5});
   if (!chart.categories.empty()) {
     draw_bars(svg, chart, area, y);
   } else {
@@ -301,7 +309,7 @@ Svg draw_chart(const Chart& chart) {
 }
 
 Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string& title,
-            const std::string& subtitle) {
+            const std::string& subtitle, const Chart* legend) {
   check(!drawings.empty(), "figure {} has no drawings", title);
   constexpr double kGap = 14, kMargin = 16, kTitle = 17, kSubtitle = 12;
   columns = std::clamp<size_t>(columns, 1, drawings.size());
@@ -312,13 +320,17 @@ Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string&
     cell = std::max(cell, drawings[i].width());
     heights[i / columns] = std::max(heights[i / columns], drawings[i].height());
   }
-  const double head = (title.empty() ? 8 : 36) + (subtitle.empty() ? 0 : 20);
-  double total = head + 8;
-  for (const double height : heights) total += height + kGap;
-  const double width = static_cast<double>(columns) * (cell + kGap) + kGap;
   const double heading =
       std::max(text_width(title, kTitle, /*bold=*/true), text_width(subtitle, kSubtitle));
-  Svg svg(std::max(width, heading + 2 * kMargin), total);
+  const double width =
+      std::max(static_cast<double>(columns) * (cell + kGap) + kGap, heading + 2 * kMargin);
+  double head = (title.empty() ? 8 : 36) + (subtitle.empty() ? 0 : 20);
+  Svg shared_legend(width, 0);
+  if (legend != nullptr) head = draw_legend(shared_legend, *legend, kMargin, width - kMargin, head);
+  double total = head + 8;
+  for (const double height : heights) total += height + kGap;
+  Svg svg(width, total);
+  svg.place(shared_legend, 0, 0);
   if (!title.empty()) svg.text(kMargin, 28, title, {.size = kTitle, .bold = true});
   if (!subtitle.empty()) svg.text(kMargin, 48, subtitle, {.size = kSubtitle, .opacity = 0.75});
   double y = head;

@@ -12,8 +12,8 @@ namespace remcaps {
 struct ChartAxis {
   std::string label = "";
   bool log = false;
-  bool whole = false;  ///< its values are whole numbers, and so are its ticks
-  std::optional<double> low = {}, high = {};  ///< unset: what the data need, on round numbers
+  bool whole = false;                         ///< ticks at whole numbers only
+  std::optional<double> low = {}, high = {};  ///< unset: round numbers around the data
 };
 
 /// A line through points; a NaN in y is a gap.
@@ -25,7 +25,7 @@ struct ChartLine {
   std::string colour = "";  ///< empty: the next one of the palette
 };
 
-/// One bar per category, beside those of the other sets.
+/// A set of bars: one per category, beside those of the other sets.
 struct ChartBars {
   std::string name;
   std::vector<double> values;
@@ -36,12 +36,13 @@ struct Chart {
   std::string title;
   ChartAxis x, y, right;
   std::vector<ChartLine> lines;
-  std::vector<std::string> categories;  ///< of the bars; the x axis is theirs where there are any
+  std::vector<std::string> categories;  ///< names of the bars; if given, the x axis shows them
   std::vector<ChartBars> bars;
+  bool legend = true;  ///< false if arrange() draws one for several charts
   double width = 540, height = 330;
 };
 
-/// Wider than asked for where its title needs it.
+/// Wider than asked for if its title needs it.
 Svg draw_chart(const Chart& chart);
 
 /// The palette's colour for the n-th set of data: readable on light and dark pages.
@@ -51,8 +52,9 @@ std::string palette(size_t n);
 /// apart.
 std::vector<double> nice_ticks(double low, double high, int count = 5, double least_step = 0);
 
-/// Drawings of equal width in columns, under a common title that fits.
+/// Drawings of equal width in columns, under a common title that fits and, if `legend` is given, the
+/// legend of that chart.
 Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string& title,
-            const std::string& subtitle = "");
+            const std::string& subtitle = "", const Chart* legend = nullptr);
 
 }  // namespace remcaps

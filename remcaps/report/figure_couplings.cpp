@@ -2,8 +2,8 @@
 #include "remcaps/base/error.h"
 #include "remcaps/explain/statistics.h"
 #include "remcaps/report/figure_chart.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
@@ -11,23 +11,17 @@ namespace {
 
 constexpr int64_t kMostClasses = 10;  // small charts beyond that are no longer a figure
 
-const Quantizer& last_quantizer(const FigureRun& run) {
-  check(!run.quantizers.empty() && run.quantizers.back().has_value(),
-        "{}: its recipe leaves the class layer's couplings unquantized (quantize.levels: 0)",
-        run.label);
-  return *run.quantizers.back();
-}
-
 Figure distributions(const FigureOptions& options, const std::string& title) {
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   check_same_classes(runs);
   FigureTable table{{"run", "class", "level", "coupling", "children_by_mean", "couplings"}, {}};
   std::vector<Tensor> means;
-  for (const FigureRun& run : runs) {
-    check(last_quantizer(run).levels() == last_quantizer(runs[0]).levels(),
+  for (const ShownRun& run : runs) {
+    check(run.class_quantizer().levels() == runs[0].class_quantizer().levels(),
           "{} and {} are quantized to {} and {} levels; their distributions have other bins",
-          runs[0].label, run.label, last_quantizer(runs[0]).levels(), last_quantizer(run).levels());
-    CouplingStatistics statistics(last_quantizer(run));
+          runs[0].label, run.label, runs[0].class_quantizer().levels(),
+          run.class_quantizer().levels());
+    CouplingStatistics statistics(run.class_quantizer());
     run.pass("couplings of " + run.label,
              [&](const Batch&, const Forward& forward) { statistics.add(forward); });
     means.push_back(statistics.histogram_of_means());
@@ -35,16 +29,18 @@ Figure distributions(const FigureOptions& options, const std::string& title) {
     for (int64_t j = 0; j < all.size(0); ++j)
       for (int64_t k = 0; k < all.size(1); ++k)
         table.add(run.label, run.class_name(j), k,
-                  static_cast<double>(last_quantizer(run).centres()[static_cast<size_t>(k)]),
+                  static_cast<double>(run.class_quantizer().centres()[static_cast<size_t>(k)]),
                   means.back()[j][k].item<int64_t>(), all[j][k].item<int64_t>());
   }
   std::vector<Svg> drawings;
-  const Quantizer& quantizer = last_quantizer(runs[0]);
+  Chart legend;  // the same one for all classes
+  const Quantizer& quantizer = runs[0].class_quantizer();
   for (int64_t j = 0; j < std::min(runs[0].classes(), kMostClasses); ++j) {
     Chart chart;
     chart.title = runs[0].class_name(j);
     chart.width = 330;
-    chart.height = 220 + 17 * static_cast<double>(runs.size() - 1);
+    chart.height = 200;
+    chart.legend = false;
     chart.y = {.label = "children", .log = true, .low = 0.7};
     chart.x.label = "mean coupling";
     for (const float centre : quantizer.centres())
@@ -56,8 +52,9 @@ Figure distributions(const FigureOptions& options, const std::string& title) {
       chart.bars.push_back(std::move(bars));
     }
     drawings.push_back(draw_chart(chart));
+    legend = std::move(chart);
   }
-  return {title, arrange(drawings, 3, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, 3, title, runs[0].data_line(), &legend), std::move(table)};
 }
 
 }  // namespace
@@ -67,9 +64,7 @@ Figure couplings_figure(const FigureOptions& options) {
 }
 
 Figure couplings_epochs_figure(const FigureOptions& options) {
-  if (options.runs.size() != 1)
-    throw UsageError(
-        fmt::format("figure couplings-epochs: {} runs given; it shows one", options.runs.size()));
+  expect_one_run(options, "couplings-epochs");
   const RunFolder folder = RunFolder::open(options.runs[0]);
   std::vector<std::string> kept;  // epoch-0000, epoch-0189: in order of their numbers
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
@@ -88,14 +83,14 @@ Figure couplings_epochs_figure(const FigureOptions& options) {
 
 Figure keys_figure(const FigureOptions& options) {
   const std::string title = "Number of parse trees of each class";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   check_same_classes(runs);
   FigureTable table{{"run", "class", "samples", "keys", "entropy"}, {}};
   Chart chart;
   chart.width = 760;
   chart.y.label = "keys";
   for (int64_t j = 0; j < runs[0].classes(); ++j) chart.categories.push_back(runs[0].class_name(j));
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     const ParseTreeReport report = run.trees(run.quantizers, "parse trees of " + run.label);
     const LayerTrees& last = report.last();
     ChartBars bars{fmt::format("{} ({:.2f} bits)", run.label, last.entropy), {}};
@@ -106,8 +101,7 @@ Figure keys_figure(const FigureOptions& options) {
     }
     chart.bars.push_back(std::move(bars));
   }
-  return {title, arrange({draw_chart(chart)}, 1, title, data_line(options, runs[0])),
-          std::move(table)};
+  return {title, arrange({draw_chart(chart)}, 1, title, runs[0].data_line()), std::move(table)};
 }
 
 }  // namespace remcaps

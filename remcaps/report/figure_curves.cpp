@@ -7,9 +7,9 @@
 #include "remcaps/base/error.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/figure_chart.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
-#include "remcaps/report/html_report_run.h"
+#include "remcaps/report/shown_runs.h"
+#include "remcaps/runs/metrics.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps {
@@ -42,10 +42,10 @@ Figure levels_figure(const FigureOptions& options) {
   if (levels.empty()) levels = {2, 3, 4, 5, 6, 8, 11, 16, 21, 31};
   std::sort(levels.begin(), levels.end());
   check(levels.front() >= 2, "{} quantization levels; expected at least 2", levels.front());
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   FigureTable table{{"run", "levels", "accuracy", "entropy", "median_keys"}, {}};
   std::vector<Svg> drawings;
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     std::vector<double> x, accuracy, entropy;
     for (const int64_t k : levels) {
       // Layers the recipe leaves alone (levels: 0) stay so.
@@ -64,7 +64,7 @@ Figure levels_figure(const FigureOptions& options) {
     drawings.push_back(draw_chart(accuracy_and_entropy(
         run.label, {.label = "quantization levels K", .whole = true}, x, accuracy, entropy)));
   }
-  return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, 2, title, runs[0].data_line()), std::move(table)};
 }
 
 Figure entropy_figure(const FigureOptions& options) {
@@ -77,7 +77,7 @@ Figure entropy_figure(const FigureOptions& options) {
     const Recipe recipe = read_run_recipe(folders.back());
     names.push_back({argument, recipe.name, recipe.train.seed});
   }
-  const std::vector<std::string> labels = distinct_labels(names);
+  const std::vector<std::string> labels = run_labels(names);
   std::vector<Svg> drawings;
   for (size_t run = 0; run < labels.size(); ++run) {
     const RunFolder& folder = folders[run];
@@ -119,14 +119,14 @@ Figure entropy_figure(const FigureOptions& options) {
 
 Figure sparsity_figure(const FigureOptions& options) {
   const std::string title = "Entropy and accuracy against sparsity";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   FigureTable table{{"run", "pruning", "sparsity", "accuracy_quantized", "entropy", "median_keys"},
                     {}};
   struct Point {
     double accuracy, entropy;
   };
   std::map<std::string, std::multimap<double, Point>> by_strategy;
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     const YAML::Node named = run.run.recipe.pruning["strategy"];
     const std::string strategy = named ? named.as<std::string>() : "none";
     const double sparsity = measure_sparsity(*run.run.model).published();
@@ -147,7 +147,7 @@ Figure sparsity_figure(const FigureOptions& options) {
     drawings.push_back(draw_chart(accuracy_and_entropy(
         "pruning: " + strategy, {.label = "pruned parameters (%)"}, x, accuracy, entropy)));
   }
-  return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, 2, title, runs[0].data_line()), std::move(table)};
 }
 
 }  // namespace remcaps

@@ -4,14 +4,14 @@
 #include "remcaps/explain/perturb.h"
 #include "remcaps/explain/statistics.h"
 #include "remcaps/report/figure_gallery.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
 Figure perturbations_figure(const FigureOptions& options) {
   constexpr int64_t kSteps = 11;
-  const FigureRun run = load_one_run(options, "perturbations");
+  const ShownRun run = load_one_run(options, "perturbations");
   const std::vector<int64_t> places = shown_images(options, run, 1);
   const Batch batch = run.batch(places);
   const Forward forward = run.forward(batch);
@@ -49,11 +49,8 @@ Figure perturbations_figure(const FigureOptions& options) {
 Figure dictionary_figure(const FigureOptions& options) {
   constexpr size_t kTrees = 8;
   constexpr int64_t kClasses = 20;
-  const FigureRun run = load_one_run(options, "dictionary");
-  check(run.quantizers.back().has_value(),
-        "{}: its recipe leaves the class layer's couplings unquantized (quantize.levels: 0)",
-        run.label);
-  TreeGroups groups(*run.quantizers.back(), run.classes());
+  const ShownRun run = load_one_run(options, "dictionary");
+  TreeGroups groups(run.class_quantizer(), run.classes());
   run.pass("parse trees of " + run.label,
            [&](const Batch& batch, const Forward& forward) { groups.add(forward, batch.indices); });
   Gallery gallery;

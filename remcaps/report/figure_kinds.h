@@ -1,9 +1,17 @@
-// One function per figure; figure.cpp lists them.
+// One function per figure, and what they share; figure.cpp lists them.
 #pragma once
 
 #include "remcaps/report/figure.h"
 
 namespace remcaps {
+
+/// UsageError unless exactly one run is given.
+void expect_one_run(const FigureOptions& options, const std::string& figure);
+ShownRun load_one_run(const FigureOptions& options, const std::string& figure);
+
+/// options.images, or the first image of each class, at most `most`. Error for places outside the
+/// split.
+std::vector<int64_t> shown_images(const FigureOptions& options, const ShownRun& run, size_t most);
 
 // figure_schemes.cpp
 Figure architecture_figure(const FigureOptions& options);

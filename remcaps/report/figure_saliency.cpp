@@ -6,14 +6,14 @@
 #include "remcaps/explain/saliency.h"
 #include "remcaps/report/figure_chart.h"
 #include "remcaps/report/figure_gallery.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
 namespace {
 
-Saliency saliency_of(const FigureRun& run, const Forward& forward, const std::string& layer) {
+Saliency saliency_of(const ShownRun& run, const Forward& forward, const std::string& layer) {
   return saliency(forward.routings, saliency_layer(forward.routings, run.run.model->name(), layer),
                   predicted_classes(forward), run.run.model->input());
 }
@@ -23,7 +23,7 @@ FigureTable map_table() {
           {}};
 }
 
-void add_maps(FigureTable& table, const FigureRun& run, const std::string& image, int64_t label,
+void add_maps(FigureTable& table, const ShownRun& run, const std::string& image, int64_t label,
               int64_t predicted, const Saliency& result, int64_t row) {
   for (size_t g = 0; g < result.cells.size(); ++g) {
     const Tensor cells = result.cells[g][row].to(torch::kCPU, torch::kDouble).contiguous();
@@ -36,7 +36,7 @@ void add_maps(FigureTable& table, const FigureRun& run, const std::string& image
 }
 
 // Overlays of some images as one row of a gallery.
-GalleryRow overlay_row(const FigureOptions& options, const FigureRun& run,
+GalleryRow overlay_row(const FigureOptions& options, const ShownRun& run,
                        const std::vector<int64_t>& places, FigureTable& table) {
   const Batch batch = run.batch(places);
   const Forward forward = run.forward(batch);
@@ -54,7 +54,7 @@ GalleryRow overlay_row(const FigureOptions& options, const FigureRun& run,
   return row;
 }
 
-GalleryRow picture_row(const FigureRun& run, const std::vector<int64_t>& places,
+GalleryRow picture_row(const ShownRun& run, const std::vector<int64_t>& places,
                        const std::string& label) {
   const Batch batch = run.batch(places);
   GalleryRow row{label, {}};
@@ -67,7 +67,7 @@ GalleryRow picture_row(const FigureRun& run, const std::vector<int64_t>& places,
 
 Figure saliency_figure(const FigureOptions& options) {
   const std::string title = "Saliency maps";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   const std::vector<int64_t> places = shown_images(options, runs[0], 10);
   FigureTable table = map_table();
   Gallery gallery;
@@ -77,15 +77,14 @@ Figure saliency_figure(const FigureOptions& options) {
   for (const int64_t place : places)
     gallery.columns.push_back(runs[0].class_name(runs[0].part.labels[place].item<int64_t>()));
   gallery.rows.push_back(picture_row(runs[0], places, "image"));
-  for (const FigureRun& run : runs)
-    gallery.rows.push_back(overlay_row(options, run, places, table));
+  for (const ShownRun& run : runs) gallery.rows.push_back(overlay_row(options, run, places, table));
   gallery.colour_scale = true;
   gallery.scale_label = "saliency, of each map";
   return {title, draw_gallery(gallery), std::move(table)};
 }
 
 Figure saliency_steps_figure(const FigureOptions& options) {
-  const FigureRun run = load_one_run(options, "saliency-steps");
+  const ShownRun run = load_one_run(options, "saliency-steps");
   const std::vector<int64_t> places = shown_images(options, run, 5);
   const Batch batch = run.batch(places);
   const Forward forward = run.forward(batch);
@@ -118,7 +117,7 @@ Figure saliency_steps_figure(const FigureOptions& options) {
 Figure saliency_views_figure(const FigureOptions& options) {
   constexpr size_t kViews = 9;
   const std::string title = "Saliency maps of one object per category";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   check_same_classes(runs);
   const Dataset& part = runs[0].part;
   for (const char* name : {"instance", "elevation", "azimuth", "lighting"})
@@ -153,7 +152,7 @@ Figure saliency_views_figure(const FigureOptions& options) {
     for (const auto& [view, place] : by_view)
       if (views.size() < kViews) views.push_back(place);
     gallery.rows.push_back(picture_row(runs[0], views, runs[0].class_name(j)));
-    for (const FigureRun& run : runs)
+    for (const ShownRun& run : runs)
       gallery.rows.push_back(overlay_row(options, run, views, table));
   }
   gallery.cell = 72;
@@ -164,7 +163,7 @@ Figure saliency_views_figure(const FigureOptions& options) {
 
 Figure object_share_figure(const FigureOptions& options) {
   const std::string title = "Share of saliency on the object";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   check_same_classes(runs);
   const int64_t classes = runs[0].classes();
   check(
@@ -199,7 +198,7 @@ Figure object_share_figure(const FigureOptions& options) {
     return means;
   };
   const std::vector<double> areas = per_class(area, runs[0].part.labels);
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     Tensor share = torch::zeros({run.part.size()}, torch::kDouble);
     Tensor raised = torch::zeros_like(share), correct = torch::zeros_like(share);
     run.pass("saliency of " + run.label, [&](const Batch& batch, const Forward& forward) {
@@ -225,8 +224,7 @@ Figure object_share_figure(const FigureOptions& options) {
     chart.bars.push_back({fmt::format("{} ({:.1f} %)", run.label, 100 * shares.back()), shares});
   }
   chart.bars.push_back({"area of the object", areas, "#9aa3ad"});
-  return {title, arrange({draw_chart(chart)}, 1, title, data_line(options, runs[0])),
-          std::move(table)};
+  return {title, arrange({draw_chart(chart)}, 1, title, runs[0].data_line()), std::move(table)};
 }
 
 }  // namespace remcaps

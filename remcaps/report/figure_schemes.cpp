@@ -6,8 +6,8 @@
 #include "remcaps/explain/statistics.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/figure_chart.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
@@ -62,9 +62,7 @@ Svg draw_layers(const std::vector<LayerCost>& layers, const std::vector<std::str
 }  // namespace
 
 Figure architecture_figure(const FigureOptions& options) {
-  if (options.runs.size() != 1)
-    throw UsageError(
-        fmt::format("figure architecture: {} runs given; it shows one", options.runs.size()));
+  expect_one_run(options, "architecture");
   const RunArgument which = parse_run_argument(options.runs[0]);
   const LoadedRun run = load_run(which.path, options.device, which.checkpoint);
   FigureTable table{
@@ -91,10 +89,7 @@ Figure architecture_figure(const FigureOptions& options) {
 }
 
 Figure pipeline_figure(const FigureOptions& options) {
-  const FigureRun run = load_one_run(options, "pipeline");
-  check(run.quantizers.back().has_value(),
-        "{}: its recipe leaves the class layer's couplings unquantized (quantize.levels: 0)",
-        run.label);
+  const ShownRun run = load_one_run(options, "pipeline");
   FigureTable table{{"stage", "item", "value"}, {}};
 
   Chart zeros;
@@ -113,7 +108,7 @@ Figure pipeline_figure(const FigureOptions& options) {
   check(!share.values.empty(), "{}: no prunable layers", run.label);
   zeros.bars = {share};
 
-  const Quantizer& quantizer = *run.quantizers.back();
+  const Quantizer& quantizer = run.class_quantizer();
   CouplingStatistics levels(quantizer);
   TreeGroups groups(quantizer, run.classes());
   run.pass("parse trees of " + run.label, [&](const Batch& batch, const Forward& forward) {
@@ -153,9 +148,8 @@ Figure pipeline_figure(const FigureOptions& options) {
   const std::string title = "REM on " + run.label;
   return {title,
           arrange({draw_chart(zeros), draw_chart(couplings), draw_chart(dictionary)}, 3, title,
-                  fmt::format("{}; quantized accuracy {:.2f} %, sparsity {:.2f} %",
-                              data_line(options, run), 100 * report.accuracy_quantized,
-                              100 * sparsity.published())),
+                  fmt::format("{}; quantized accuracy {:.2f} %, sparsity {:.2f} %", run.data_line(),
+                              100 * report.accuracy_quantized, 100 * sparsity.published())),
           std::move(table)};
 }
 

@@ -3,8 +3,8 @@
 #include "remcaps/base/text.h"
 #include "remcaps/explain/tree_drawing.h"
 #include "remcaps/report/figure_chart.h"
-#include "remcaps/report/figure_input.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
@@ -30,7 +30,11 @@ void add_tree(FigureTable& table, const std::string& run, const std::string& nam
 }
 
 std::string size_line(const ParseTree& tree) {
-  return fmt::format("{} capsules, {} connections", tree.nodes_in_tree(), tree.edges.size());
+  const auto counted = [](int64_t count, const char* noun) {
+    return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+  };
+  return fmt::format("{}, {}", counted(tree.nodes_in_tree(), "capsule"),
+                     counted(static_cast<int64_t>(tree.edges.size()), "connection"));
 }
 
 struct SampleTree {
@@ -38,8 +42,8 @@ struct SampleTree {
   TreeDrawing drawing;
 };
 
-SampleTree sample_tree(const FigureRun& run, const Batch& batch, const Forward& forward,
-                       int64_t row, const TreeOptions& options) {
+SampleTree sample_tree(const ShownRun& run, const Batch& batch, const Forward& forward, int64_t row,
+                       const TreeOptions& options) {
   const int64_t predicted = predicted_classes(forward)[row].item<int64_t>();
   const int64_t label = batch.labels[row].item<int64_t>();
   SampleTree sample;
@@ -55,23 +59,24 @@ SampleTree sample_tree(const FigureRun& run, const Batch& batch, const Forward& 
 }
 
 Figure samples(const FigureOptions& options, const std::string& title, size_t most) {
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   const std::vector<int64_t> places = shown_images(options, runs[0], most);
   FigureTable table = tree_table();
   std::vector<std::vector<Svg>> by_run;
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     const Batch batch = run.batch(places);
     const Forward forward = run.forward(batch);
     std::vector<Svg> drawings;
     for (size_t i = 0; i < places.size(); ++i) {
       SampleTree sample = sample_tree(run, batch, forward, static_cast<int64_t>(i), options.tree);
       sample.drawing.width = 560;
+      sample.drawing.legend = i == 0 && by_run.empty();
       drawings.push_back(draw_tree(sample.tree, sample.drawing));
       add_tree(table, run.label, fmt::format("{}:{}", options.split, places[i]), sample.tree);
     }
     by_run.push_back(std::move(drawings));
   }
-  // One row an image, one column a run: what is compared stands side by side.
+  // One row per image, one column per run: the trees to compare stand side by side.
   std::vector<Svg> all;
   for (size_t i = 0; i < places.size(); ++i)
     for (const auto& drawings : by_run) all.push_back(drawings[i]);
@@ -79,7 +84,7 @@ Figure samples(const FigureOptions& options, const std::string& title, size_t mo
   return {title, arrange(all, columns, title, runs[0].run.recipe.dataset.name), std::move(table)};
 }
 
-TreeAverage averages(const FigureRun& run) {
+TreeAverage averages(const ShownRun& run) {
   TreeAverage average;
   run.pass("parse trees of " + run.label,
            [&](const Batch&, const Forward& forward) { average.add(forward); });
@@ -98,12 +103,12 @@ Figure sample_trees_figure(const FigureOptions& options) {
 
 Figure dataset_trees_figure(const FigureOptions& options) {
   const std::string title = "Mean parse tree of a data set";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   FigureTable table = tree_table();
   std::vector<Svg> drawings;
-  for (const FigureRun& run : runs) {
+  for (const ShownRun& run : runs) {
     const TreeAverage average = averages(run);
-    std::vector<int64_t> roots;  // every class that some image was taken for
+    std::vector<int64_t> roots;  // every class that was predicted for some image
     const std::vector<int64_t> counts = average.images_per_class();
     for (size_t j = 0; j < counts.size(); ++j)
       if (counts[j] > 0) roots.push_back(static_cast<int64_t>(j));
@@ -112,19 +117,20 @@ Figure dataset_trees_figure(const FigureOptions& options) {
         draw_tree(tree, {.title = run.label,
                          .subtitle = fmt::format("mean over {} images: {}",
                                                  with_commas(average.images()), size_line(tree)),
-                         .class_names = run.run.class_names}));
+                         .class_names = run.run.class_names,
+                         .legend = drawings.empty()}));
     add_tree(table, run.label, "data set", tree);
   }
-  return {title, arrange(drawings, 2, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, 2, title, runs[0].data_line()), std::move(table)};
 }
 
 Figure class_trees_figure(const FigureOptions& options) {
   const std::string title = "Mean parse tree of each class";
-  const std::vector<FigureRun> runs = load_figure_runs(options);
+  const std::vector<ShownRun> runs = load_shown_runs(options);
   check_same_classes(runs);
   FigureTable table = tree_table();
   std::vector<TreeAverage> average;
-  for (const FigureRun& run : runs) average.push_back(averages(run));
+  for (const ShownRun& run : runs) average.push_back(averages(run));
   std::vector<Svg> drawings;
   for (int64_t j = 0; j < runs[0].classes(); ++j) {
     for (size_t r = 0; r < runs.size(); ++r) {
@@ -133,9 +139,9 @@ Figure class_trees_figure(const FigureOptions& options) {
       drawing.title = fmt::format("{}, {}", runs[0].class_name(j), runs[r].label);
       drawing.class_names = runs[r].run.class_names;
       drawing.width = 560;
-      drawing.legend = j == 0;
+      drawing.legend = drawings.empty();
       if (images == 0) {
-        drawing.subtitle = "no image was taken for this class";
+        drawing.subtitle = "no image was predicted as this class";
         drawings.push_back(draw_tree(parse_tree(average[r].of_all(), {}), drawing));
         continue;
       }
@@ -147,7 +153,7 @@ Figure class_trees_figure(const FigureOptions& options) {
     }
   }
   const size_t columns = runs.size() == 1 ? 2 : runs.size();
-  return {title, arrange(drawings, columns, title, data_line(options, runs[0])), std::move(table)};
+  return {title, arrange(drawings, columns, title, runs[0].data_line()), std::move(table)};
 }
 
 }  // namespace remcaps

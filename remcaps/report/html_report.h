@@ -1,33 +1,30 @@
 // `remcaps report`: what became of some runs, as one HTML file that opens offline.
 #pragma once
 
-#include <torch/types.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "remcaps/report/shown_runs.h"
+
 namespace remcaps {
 
-struct HtmlReportOptions {
-  std::string title;           ///< empty: made from the networks and data sets
-  std::string split = "test";  ///< the images that are measured
-  int64_t samples = 500;       ///< of them the explorer shows this many
-  std::string data;            ///< folder of the data sets; empty: where each run found its own
+struct HtmlReportOptions : RunSelection {
+  std::string title;      ///< empty: made from the networks and data sets
+  int64_t samples = 500;  ///< images in the explorer
 };
 
 struct HtmlReportSummary {
-  std::vector<std::string> runs;  ///< the names they have in the report
-  size_t bytes = 0;               ///< of the file
+  std::vector<std::string> runs;  ///< their labels in the report
+  size_t bytes = 0;               ///< size of the file
 };
 
-/// Measures each run (a run folder or a weights file) on its data set and writes the report
-/// atomically. Runs of one data set share its images, so that they can be compared one by one.
+/// Measures each run on its data set and writes the report atomically. Runs that are shown the same
+/// images share them in the file, so that they can be compared image by image.
 ///
-/// The file stays under 20 MB whatever the networks: couplings that do not fit are left out, those
-/// to other classes than the predicted one first.
-HtmlReportSummary write_html_report(const std::vector<std::filesystem::path>& runs,
-                                    const HtmlReportOptions& options, torch::Device device,
+/// The file stays under 20 MB for any network: couplings that do not fit are left out, those to
+/// other classes than the predicted one first.
+HtmlReportSummary write_html_report(const HtmlReportOptions& options,
                                     const std::filesystem::path& file);
 
 }  // namespace remcaps

@@ -9,14 +9,14 @@ namespace remcaps {
 
 namespace {
 
-// Bytes before compression. With them, and with what write_html_report() leaves to couplings, a
+// Bytes before compression. With these limits and the one of write_html_report() for couplings, a
 // report stays under 20 MB.
 constexpr double kImageBytes = 3e6;
 constexpr double kGalleryBytes = 2e6;
 constexpr int64_t kGallerySide = 32;
 constexpr int64_t kSmallestSide = 24;
 
-// Only what moves or cuts the picture: pixels are shown as they are in the file.
+// Only what moves or cuts the picture: the pixels are shown unchanged.
 AugmentOptions geometry_of(const AugmentOptions& augment) {
   AugmentOptions geometry;
   geometry.pad = augment.pad;
@@ -27,7 +27,7 @@ AugmentOptions geometry_of(const AugmentOptions& augment) {
 }
 
 int64_t shown_channels(int64_t channels) {
-  return channels == 3 ? 3 : 1;  // of a stereo pair the first
+  return channels == 3 ? 3 : 1;  // the first picture of a stereo pair
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ std::vector<int64_t> ReportImages::shown_size() const {
   const int64_t longest = std::max(one.size(2), one.size(3));
   const double pixels =
       share_ * kImageBytes / static_cast<double>(one.size(1) * std::max<size_t>(1, places_.size()));
-  // Of images that are smaller still their own.
+  // Never larger than the images are.
   const int64_t side =
       std::min(std::max(static_cast<int64_t>(std::sqrt(pixels)), kSmallestSide), longest);
   return shown(images_.images.narrow(0, 0, 1), side).sizes().slice(2).vec();
@@ -105,7 +105,11 @@ nlohmann::json ReportImages::to_json(PageBlobs& blobs) const {
   const torch::Tensor labels = images_.labels.index_select(0, index).contiguous();
   const torch::Tensor gallery =
       gallery_.empty() ? torch::empty({0, 1, 1, 1}, torch::kUInt8) : torch::cat(gallery_);
+  std::vector<std::string> names;
+  if (!images_.names.empty())
+    for (const int64_t place : places_) names.push_back(images_.names[static_cast<size_t>(place)]);
   return {{"samples", images_.size()},
+          {"names", names},
           {"classes", class_names_},
           {"indices", places_},
           {"labels", std::vector<int64_t>(labels.data_ptr<int64_t>(),

@@ -1,4 +1,4 @@
-// The images a report shows: as the network's geometry has them, small, as bytes.
+// The images a report shows: the part that the network sees, small, as bytes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,8 +13,8 @@ namespace remcaps {
 /// Images of one data set and split that several runs share.
 class ReportImages {
  public:
-  /// `images` of the split are measured; the explorer shows `samples` of them, drawn at random but
-  /// always the same ones. `share` of the room for images in a file is theirs (0..1).
+  /// The explorer shows `samples` of the images, drawn at random but always the same ones. They may
+  /// use `share` (0..1) of a file's room for images.
   ReportImages(const Dataset& images, std::vector<std::string> class_names, AugmentOptions augment,
                int64_t samples, double share = 1);
 
@@ -45,7 +45,7 @@ class ReportImages {
   std::vector<torch::Tensor> gallery_;     ///< uint8 [1, C, H, W]
 };
 
-/// Whether two recipes show the network the same part of an image, whatever its resolution.
+/// Equal for recipes that show the network the same part of an image, at any resolution.
 std::string geometry_key(const AugmentOptions& augment);
 
 }  // namespace remcaps

@@ -1,68 +1,20 @@
 #include "remcaps/report/html_report_run.h"
 
-#include <charconv>
-#include <sstream>
-#include <unordered_map>
-
 #include "remcaps/base/error.h"
-#include "remcaps/base/files.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/evaluation/evaluate.h"
 #include "remcaps/explain/statistics.h"
 #include "remcaps/parse_tree/collector.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/html_report_couplings.h"
-#include "remcaps/training/evaluate.h"
 
 namespace remcaps {
-namespace fs = std::filesystem;
 
 namespace {
 
 constexpr int64_t kHistogramBins = 50;
-constexpr int64_t kMostTrees = 8;      // of a class
+constexpr int64_t kMostTrees = 8;      // shown of each class
 constexpr int64_t kImagesOfATree = 7;  // shown beside their mean
-
-// Which images have which tree, by the hash of its key: a data set of any size fits.
-class TreeImages {
- public:
-  TreeImages(Quantizer quantizer, int64_t classes)
-      : quantizer_(std::move(quantizer)), groups_(static_cast<size_t>(classes)) {}
-
-  void add(const Batch& batch, const Forward& quantized) {
-    const Tensor classes = predicted_classes(quantized);
-    const Tensor keys =
-        pack_levels(coupling_to_class(quantized.routings, quantized.routings.size() - 1, classes),
-                    quantizer_)
-            .cpu()
-            .contiguous();
-    const Tensor class_of = classes.cpu(), place = batch.indices.cpu();
-    const std::string_view bytes = bytes_of(keys);
-    const size_t length = static_cast<size_t>(keys.size(1));
-    for (int64_t b = 0; b < keys.size(0); ++b) {
-      const KeyHash hash = hash_key(bytes.substr(static_cast<size_t>(b) * length, length));
-      groups_[static_cast<size_t>(class_of[b].item<int64_t>())][hash].push_back(
-          place[b].item<int64_t>());
-    }
-  }
-
-  // Largest first; of equally large ones the one with the earliest image.
-  std::vector<std::vector<int64_t>> largest(size_t class_index, size_t limit) const {
-    std::vector<std::vector<int64_t>> groups;
-    for (const auto& [hash, images] : groups_.at(class_index)) groups.push_back(images);
-    std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
-      return a.size() != b.size() ? a.size() > b.size() : a.front() < b.front();
-    });
-    if (groups.size() > limit) groups.resize(limit);
-    return groups;
-  }
-
- private:
-  struct HashOfHash {
-    size_t operator()(const KeyHash& hash) const { return hash.low; }
-  };
-  Quantizer quantizer_;
-  std::vector<std::unordered_map<KeyHash, std::vector<int64_t>, HashOfHash>> groups_;
-};
 
 // Rows of a batch that hold images of the explorer: int64, ascending.
 Tensor explorer_rows(const Batch& batch, const std::vector<int64_t>& places) {
@@ -96,7 +48,7 @@ nlohmann::json grids_of(const RoutingTrace& trace) {
   return grids;
 }
 
-// The schema's Layers, but for their entropies.
+// The schema's Layers, without their entropies.
 nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize,
                          const std::vector<std::optional<Quantizer>>& quantizers) {
   auto layers = nlohmann::json::array();
@@ -115,20 +67,20 @@ nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize
   return layers;
 }
 
-// Which checkpoint the weights are. A file in the zoo is named after its network.
+// The checkpoint the weights are from. A file of the zoo has the name of its network.
 std::string checkpoint_name(const LoadedRun& run) {
   const bool exported = SafetensorsFile(run.weights).metadata().contains("card");
   return exported ? "exported" : run.weights.stem().string();
 }
 
-nlohmann::json dictionary_of(const TreeImages& trees, int64_t classes, int64_t most,
+nlohmann::json dictionary_of(const TreeGroups& trees, int64_t classes, int64_t most,
                              ReportImages& images) {
   auto dictionary = nlohmann::json::array();
   const int64_t of_class = most / std::max<int64_t>(1, classes);
   const int64_t limit = std::clamp<int64_t>(of_class / (1 + kImagesOfATree), 1, kMostTrees);
   for (int64_t c = 0; c < classes; ++c) {
     auto listed = nlohmann::json::array();
-    for (const auto& group : trees.largest(static_cast<size_t>(c), static_cast<size_t>(limit))) {
+    for (const auto& group : trees.largest(c, static_cast<size_t>(limit))) {
       std::vector<int64_t> shown;
       for (size_t k = 0; k < group.size() && k < static_cast<size_t>(kImagesOfATree); ++k)
         shown.push_back(images.add_to_gallery(group[k]));
@@ -144,19 +96,20 @@ nlohmann::json dictionary_of(const TreeImages& trees, int64_t classes, int64_t m
 
 }  // namespace
 
-nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, ReportImages& images,
-                           const RunShare& share, PageBlobs& blobs) {
+nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const RunShare& share,
+                           PageBlobs& blobs) {
   const torch::NoGradGuard no_grad;
-  const int64_t classes = run.model->classes();
-  const auto quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
+  const LoadedRun& run = shown.run;
+  const Quantizers& quantizers = shown.quantizers;
+  const BatchSource source = shown.source();
   ParseTreeCollector collector(*run.model, quantizers);
-  TreeImages trees(*quantizers.back(), classes);
+  TreeGroups trees(shown.class_quantizer(), shown.classes());
   CouplingStatistics couplings(Quantizer::bins(kHistogramBins));
   ExplorerData explorer(quantizers, static_cast<int64_t>(images.places().size()));
   const std::vector<int64_t> map_size = images.shown_size();
   nlohmann::json layers;
 
-  Progress bar(run.weights.string(), source.size());
+  Progress bar(shown.label, source.size());
   EvaluateOptions options = run.evaluation();
   options.on_progress = [&](int64_t done) { bar.update(done); };
   options.second.emplace();
@@ -164,7 +117,7 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
   options.second->quantizers = quantizers;
   options.on_second = [&](const Batch& batch, const Forward& forward) {
     collector.add(forward, batch.labels);
-    trees.add(batch, forward);
+    trees.add(forward, batch.indices);
     explorer.add_quantized(forward, explorer_rows(batch, images.places()), map_size,
                            run.model->name());
     if (layers.is_null()) layers = layers_of(forward, run.recipe.quantize, quantizers);
@@ -203,44 +156,10 @@ nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, Repo
           {"parameters_nonzero", sparsity.nonzero},
           {"sparsity", sparsity.published()},
           {"confusion", rows_of(plain.confusion)},
-          {"dictionary", dictionary_of(trees, classes, share.gallery_images, images)},
+          {"dictionary", dictionary_of(trees, shown.classes(), share.gallery_images, images)},
           {"histogram", rows_of(couplings.histogram())},
           {"layers", layers},
           {"explorer", explorer.to_json(blobs, share.explorer_bytes)}};
-}
-
-nlohmann::json read_metrics(const fs::path& file) {
-  auto columns = nlohmann::json::object();
-  std::error_code error;
-  if (!fs::exists(file, error)) return columns;
-  std::istringstream text(read_file(file));
-  std::vector<std::string> names;
-  std::string line;
-  for (int64_t number = 1; std::getline(text, line); ++number) {
-    std::vector<std::string> cells;
-    std::istringstream row(line);
-    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
-    if (!line.empty() && line.back() == ',') cells.emplace_back();
-    if (number == 1) {
-      check(!cells.empty() && cells[0] == "epoch",
-            "{}: line 1 does not name the columns of a run's metrics, epoch first", file.string());
-      names = cells;
-      for (const auto& name : names) columns[name] = nlohmann::json::array();
-      continue;
-    }
-    check(cells.size() == names.size(), "{}: line {} has {} cells; expected {}", file.string(),
-          number, cells.size(), names.size());
-    for (size_t c = 0; c < cells.size(); ++c) {
-      const std::string& cell = cells[c];
-      double value = 0;
-      const auto [end, status] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-      check(cell.empty() || (status == std::errc() && end == cell.data() + cell.size()),
-            "{}: line {}, {} is \"{}\"; expected a number", file.string(), number, names[c], cell);
-      columns[names[c]].push_back(cell.empty() ? nlohmann::json(nullptr) : nlohmann::json(value));
-    }
-  }
-  check(!names.empty(), "{}: is empty; expected a run's metrics", file.string());
-  return columns;
 }
 
 }  // namespace remcaps

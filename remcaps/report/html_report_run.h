@@ -1,4 +1,4 @@
-// One run of a report: measured over a whole split, and image by image for the explorer.
+// One run of a report: its numbers over a whole split, and its explorer data image by image.
 #pragma once
 
 #include <filesystem>
@@ -7,23 +7,19 @@
 
 #include "remcaps/report/html_report_images.h"
 #include "remcaps/report/html_report_page.h"
-#include "remcaps/training/load.h"
+#include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
 
-/// What one run may take of the file.
+/// How much of the file one run may use.
 struct RunShare {
-  size_t explorer_bytes = 0;   ///< couplings and all, packed
-  int64_t gallery_images = 0;  ///< for the trees of all its classes
+  size_t explorer_bytes = 0;   ///< its explorer data, packed
+  int64_t gallery_images = 0;  ///< pictures of the trees of all its classes
 };
 
 /// The schema's Run, without its name and data set. Adds the images its dictionaries show to
 /// `images` and its couplings to `blobs`.
-nlohmann::json measure_run(const LoadedRun& run, const BatchSource& source, ReportImages& images,
-                           const RunShare& share, PageBlobs& blobs);
-
-/// metrics.csv as {column: [number or null, ...]}; an empty object where there is no such file.
-/// Error names the line of one that is damaged.
-nlohmann::json read_metrics(const std::filesystem::path& file);
+nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const RunShare& share,
+                           PageBlobs& blobs);
 
 }  // namespace remcaps

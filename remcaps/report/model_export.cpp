@@ -10,10 +10,11 @@
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
-#include "remcaps/data/catalog.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/pruner.h"
-#include "remcaps/training/parse_trees.h"
-#include "remcaps/training/zoo.h"
+#include "remcaps/pruning/sparsity.h"
+#include "remcaps/runs/zoo.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -69,7 +70,7 @@ std::string card_rows(const json& numbers) {
   const auto percent = [&numbers](const char* key) {
     return fmt::format("{:.2f} %", 100 * numbers.at(key).get<double>());
   };
-  const CatalogEntry& data = catalog_entry(numbers.at("dataset"));
+  const DatasetDescriptor& data = find_dataset(numbers.at("dataset"));
   row("network", numbers.at("model"));
   row("data", data.title);
   if (numbers.contains("data_note")) row("not the official data", numbers["data_note"]);
@@ -131,9 +132,9 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   prepare_output(out);
   const PackedTensors packed = pack_tensors(weights_of(*run.model));
   WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
-  // A path on the machine it was trained on is of no use to others; a folder of images has no other
-  // name.
-  if (info.recipe.dataset.name != "folder") info.recipe.dataset.folder.clear();
+  // A path on the machine it was trained on is of no use to others, except as the name of the
+  // user's own pictures.
+  if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
   // What is measured is what will be read, not the weights before they were packed.
   load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
 

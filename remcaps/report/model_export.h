@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "remcaps/training/load.h"
+#include "remcaps/runs/load.h"
 
 namespace remcaps {
 

@@ -1,8 +1,11 @@
-// The paper's tables: which run each cell comes from, and the number the paper prints there.
+// The paper's tables: which runs fill each cell, and the number the paper prints there. They are
+// data, paper_tables.yaml, which is part of the program.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace remcaps {
@@ -16,13 +19,17 @@ enum class Metric {
   kKeys,               ///< parse trees of one class, median over seeds
 };
 
+/// "accuracy_quantized" and so on.
+const std::map<std::string, Metric>& metric_names();
+std::string metric_name(Metric metric);
+
 struct PaperNumber {
   double value = 0;
   std::optional<double> deviation;
 };
 
 struct PaperCell {
-  std::string recipe;  ///< whose runs fill it: "mnist/dr-capsnet-rem"
+  std::string recipe;  ///< its runs fill the cell: "mnist/dr-capsnet-rem"
   Metric metric = Metric::kAccuracy;
   std::string split = "test";  ///< or another the data set has: "familiar", "expanded-test"
   int64_t class_index = -1;    ///< kKeys only
@@ -31,24 +38,31 @@ struct PaperCell {
 
 struct PaperRow {
   std::vector<std::string> labels;
-  std::vector<std::optional<PaperCell>> cells;  ///< nothing where the paper has a dash
+  std::vector<std::optional<PaperCell>> cells;  ///< nothing if the paper has a dash there
 };
 
 struct PaperTable {
   std::string name;   ///< "main"
-  std::string paper;  ///< "Table 1"; empty for one that it draws as a figure or does not have
+  std::string paper;  ///< "Table 1"; empty if the paper has no such table
   std::string title;
   std::string note;                  ///< what a reader should know; may be empty
   std::vector<std::string> labels;   ///< headings of the rows' labels
   std::vector<std::string> columns;  ///< headings of the cells
   std::vector<PaperRow> rows;
 
-  /// Recipes its cells come from, each once, in the table's order.
+  /// The recipes of its cells, each once, in the table's order.
   std::vector<std::string> recipes() const;
 };
 
-/// In the paper's order, then what goes beyond it.
+/// In the paper's order, then tables of our own.
 const std::vector<PaperTable>& paper_tables();
+
+/// The tables of a YAML text. Error for unknown keys, for numbers that are none, and for rows that do
+/// not fit their columns; it begins with `source`.
+std::vector<PaperTable> read_paper_tables(const std::string& yaml, const std::string& source);
+
+/// paper_tables.yaml.
+std::string_view paper_tables_text();
 
 /// UsageError suggests the nearest name.
 const PaperTable& paper_table(const std::string& name);

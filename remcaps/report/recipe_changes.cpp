@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "remcaps/training/context.h"
+#include "remcaps/recipe/context.h"
 
 namespace remcaps {
 namespace {

@@ -9,8 +9,8 @@
 #include "remcaps/base/names.h"
 #include "remcaps/report/paper_tables.h"
 #include "remcaps/report/run_results.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
-#include "remcaps/training/load.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;

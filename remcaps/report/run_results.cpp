@@ -1,6 +1,6 @@
 #include "remcaps/report/run_results.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,7 +24,7 @@ bool is_summary(const fs::directory_entry& entry) {
          (name == "summary.json" || (name.starts_with("seed-") && name.ends_with(".json")));
 }
 
-// What tables read of a summary, or of its part for a split, where it is there.
+// Checks the kinds of the values that tables read from a summary, or from its part for a split.
 void check_kinds(const json& part, const fs::path& file) {
   const auto numbers = [](const json& value) {
     return value.is_array() &&
@@ -50,6 +50,16 @@ void check_kinds(const json& part, const fs::path& file) {
   for (const char* key : {"options", "changed"}) expect(key, texts, "texts by name");
 }
 
+// Summaries of an older program have some options under their old names.
+void use_current_keys(json& summary) {
+  for (const char* part : {"options", "changed"}) {
+    if (!summary.contains(part)) continue;
+    json renamed = json::object();
+    for (const auto& [key, value] : summary.at(part).items()) renamed[current_key(key)] = value;
+    summary[part] = std::move(renamed);
+  }
+}
+
 RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
@@ -63,13 +73,14 @@ RunResult read_summary(const fs::path& file) {
     fail("{}: not a run's summary (no recipe, no seed)", file.string());
   }
   check_kinds(result.summary, file);
+  use_current_keys(result.summary);
   const auto splits = result.summary.find("splits");
   if (splits != result.summary.end() && splits->is_object())
     for (const auto& [name, part] : splits->items()) check_kinds(part, file);
   return result;
 }
 
-// A run's own summary does not say what was changed, an older one not even its options.
+// A run's own summary does not say what was changed; an older one does not have the options either.
 void note_changes(RunResult& run, RecipeChanges& changes) {
   json& summary = run.summary;
   try {
@@ -78,19 +89,16 @@ void note_changes(RunResult& run, RecipeChanges& changes) {
     if (!summary.contains("changed") && summary.contains("options"))
       summary["changed"] = changes.of(run.recipe, summary.at("options").get<OptionMap>());
   } catch (const Error&) {
-    // Of an older program, or of a recipe that cannot be read any more.
+    // The recipe can no longer be read: it was written by an older program.
   }
 }
 
-// Why `a` counts and not `b`, another run of its recipe and seed; empty where it does not.
-std::string nearer(const RunResult& a, const RunResult& b) {
-  const size_t changes_a = other_experiment(a.changed()).size();
-  const size_t changes_b = other_experiment(b.changed()).size();
-  if (changes_a != changes_b) return changes_a < changes_b ? "a run nearer to it" : "";
-  return a.summary.value("epochs", 0) > b.summary.value("epochs", 0) ? "a longer run" : "";
+int64_t epochs_of(const RunResult& run) {
+  return run.summary.value("epochs", int64_t{0});
 }
 
-// Its place among the results; or, where another run of its seed counts, among the displaced.
+// Adds a run to its group. If the group already has a run of this seed, the shorter of the two goes
+// to `displaced`.
 void add_result(FoundResults& found, std::vector<RunResult>& displaced, RunResult result) {
   const OptionMap changed = result.changed();
   for (const char* key : {"dataset.name", "dataset.protocol"})
@@ -100,24 +108,24 @@ void add_result(FoundResults& found, std::vector<RunResult>& displaced, RunResul
                                       result.place.string(), result.recipe, key, changed.at(key))});
       return;
     }
-  std::vector<RunResult>& runs = found.results[result.recipe];
+  std::vector<RunResult>& runs = found.results[result.recipe][result.experiment()];
   const auto same = std::find_if(runs.begin(), runs.end(),
                                  [&](const RunResult& run) { return run.seed == result.seed; });
   if (same == runs.end()) {
     runs.push_back(std::move(result));
     return;
   }
-  if (!nearer(result, *same).empty()) std::swap(result, *same);
+  if (epochs_of(result) > epochs_of(*same)) std::swap(result, *same);
   displaced.push_back(std::move(result));
 }
 
 LeftOutRun note_displaced(const RunResult& run, const std::vector<RunResult>& runs) {
   const auto counts = std::find_if(runs.begin(), runs.end(),
                                    [&](const RunResult& other) { return other.seed == run.seed; });
-  const std::string reason = nearer(*counts, run);
   return {run.recipe,
-          fmt::format("{} is left out: seed {} of {} has {}, {}", run.place.string(), run.seed,
-                      run.recipe, reason.empty() ? "another run" : reason, counts->place.string())};
+          fmt::format("{} is left out: seed {} of {} has {} run, {}", run.place.string(), run.seed,
+                      run.recipe, epochs_of(*counts) > epochs_of(run) ? "a longer" : "another",
+                      counts->place.string())};
 }
 
 double mean(const std::vector<double>& values) {
@@ -197,6 +205,13 @@ OptionMap RunResult::changed() const {
   return summary.value("changed", OptionMap());
 }
 
+std::string RunResult::experiment() const {
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : other_experiment(changed()))
+    parts.push_back(fmt::format("{}={}", key, value));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 std::vector<std::string> FoundResults::notes(const std::vector<std::string>& recipes) const {
   std::vector<std::string> lines;
   for (const LeftOutRun& run : left_out)
@@ -234,10 +249,12 @@ FoundResults find_results(const std::vector<fs::path>& paths) {
     }
   }
   for (const RunResult& run : displaced)
-    found.left_out.push_back(note_displaced(run, found.results.at(run.recipe)));
-  for (auto& [recipe, runs] : found.results)
-    std::sort(runs.begin(), runs.end(),
-              [](const RunResult& a, const RunResult& b) { return a.seed < b.seed; });
+    found.left_out.push_back(
+        note_displaced(run, found.results.at(run.recipe).at(run.experiment())));
+  for (auto& [recipe, experiments] : found.results)
+    for (auto& [changes, runs] : experiments)
+      std::sort(runs.begin(), runs.end(),
+                [](const RunResult& a, const RunResult& b) { return a.seed < b.seed; });
   return found;
 }
 
@@ -255,9 +272,12 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell) {
-  const auto found = results.find(cell.recipe);
-  if (found == results.end()) return std::nullopt;
+std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell,
+                                   const std::string& experiment) {
+  const auto recipe = results.find(cell.recipe);
+  if (recipe == results.end()) return std::nullopt;
+  const auto found = recipe->second.find(experiment);
+  if (found == recipe->second.end()) return std::nullopt;
   std::vector<double> values;
   std::vector<const RunResult*> used;
   Aggregate result;

@@ -1,4 +1,4 @@
-// What trained runs ended with, gathered over seeds.
+// The results of finished runs, grouped by what was run and averaged over seeds.
 #pragma once
 
 #include <filesystem>
@@ -18,20 +18,25 @@ struct RunResult {
   std::filesystem::path place;  ///< the run's folder, or the collected file
   std::string recipe;
   int64_t seed = 0;
-  nlohmann::json summary;  ///< as the file has it, and find_results() adds "changed"
+  nlohmann::json summary;  ///< the file's content; find_results() adds "changed"
 
-  /// The options in which it differs from the recipe of its name, where that is known.
+  /// The options that differ from the recipe of its name, as far as that is known.
   OptionMap changed() const;
-  /// The part of the summary that belongs to a split; null where it was not measured.
+  /// The key of its group in Experiments. How long a run may take and how the machine computes
+  /// (recipe_changes.h) make no difference.
+  std::string experiment() const;
+  /// The part of the summary that belongs to a split; null if it was not measured.
   const nlohmann::json& split(const std::string& name) const;
 };
 
-/// Finished runs by recipe, ordered by seed.
-using RunResults = std::map<std::string, std::vector<RunResult>>;
+/// Finished runs of one recipe, ordered by seed, grouped by what was changed of the recipe:
+/// "train.lr=0.01", or "" for the recipe as it is. Only runs of one group are averaged.
+using Experiments = std::map<std::string, std::vector<RunResult>>;
+using RunResults = std::map<std::string, Experiments>;  ///< by recipe
 
 struct LeftOutRun {
   std::string recipe;
-  std::string note;  ///< one line: which run it is, and why
+  std::string note;  ///< one line: which run, and why
 };
 
 struct FoundResults {
@@ -44,15 +49,15 @@ struct FoundResults {
 };
 
 /// Reads summary files, and looks for them (summary.json, seed-42.json) in folders and below. A run
-/// on other data than its recipe's is left out. Of several runs of one recipe and seed the one
-/// nearest to the recipe counts, of those the one with the most epochs. Error: a path that does not
-/// exist, a summary that cannot be read.
+/// on other data than its recipe's is left out. If several runs of one experiment have the same
+/// seed, the one with the most epochs counts. Error: a path that does not exist, a summary that
+/// cannot be read.
 FoundResults find_results(const std::vector<std::filesystem::path>& paths);
 
 /// The summary of a finished run's folder.
 RunResult read_result(const std::filesystem::path& folder);
 
-/// A number over seeds. Deviations are those of numpy.std (of all values, not of a sample).
+/// A number over seeds. Deviations are numpy.std's (population, not sample).
 struct Aggregate {
   double value = 0;
   std::vector<int64_t> seeds;
@@ -62,10 +67,11 @@ struct Aggregate {
 
 double median(std::vector<double> values);
 
-/// Nothing where no run has the number.
-std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell);
+/// The number of a cell over the runs of one experiment with its recipe; nothing if no run has it.
+std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell,
+                                   const std::string& experiment = "");
 
-/// The run with the highest accuracy on the test set (with quantized couplings where measured).
+/// The run with the highest accuracy on the test set (with quantized couplings if measured).
 const RunResult& best_run(const std::vector<RunResult>& runs);
 
 }  // namespace remcaps

@@ -11,6 +11,7 @@
 #include "remcaps/base/json.h"
 #include "remcaps/report/figure.h"
 #include "remcaps/report/table_runs.h"
+#include "remcaps/report/table_text.h"
 
 namespace remcaps {
 using nlohmann::json;
@@ -37,14 +38,13 @@ std::optional<double> shown_deviation(const Aggregate& ours) {
 
 struct Line {
   std::vector<std::string> cells;
-  bool paper = false;       // the paper's numbers, below ours
   bool ends_block = false;  // a rule belongs below it
 };
 
 std::string our_text(const RunResults& results, const std::optional<PaperCell>& cell,
-                     const std::string& plus_minus) {
+                     const std::string& experiment, const std::string& plus_minus) {
   if (!cell) return "-";
-  const auto ours = aggregate(results, *cell);
+  const auto ours = aggregate(results, *cell, experiment);
   if (!ours) return "";
   return with_deviation(cell->metric, ours->value, shown_deviation(*ours), plus_minus);
 }
@@ -63,15 +63,32 @@ std::vector<std::string> headings(const PaperTable& table) {
   return result;
 }
 
-// "5", or "5/3" where the recipes of a row that have been run, in its order, have as many seeds.
-std::string seeds_of(const PaperRow& row, const RunResults& results) {
+// The experiments with a recipe; none if it has not been run.
+Experiments experiments_of(const std::string& recipe, const RunResults& results) {
+  const auto found = results.find(recipe);
+  return found == results.end() ? Experiments() : found->second;
+}
+
+// The experiments with any of a row's recipes, the recipes as they are first.
+std::set<std::string> experiments_of(const PaperRow& row, const RunResults& results) {
+  std::set<std::string> names;
+  for (const auto& cell : row.cells)
+    if (cell)
+      for (const auto& [name, runs] : experiments_of(cell->recipe, results)) names.insert(name);
+  return names;
+}
+
+// The number of seeds: "5", or "5/3" if the row's recipes have different numbers of them.
+std::string seeds_of(const PaperRow& row, const RunResults& results,
+                     const std::string& experiment) {
   std::vector<std::string> recipes;
   std::vector<size_t> counts;
   for (const auto& cell : row.cells) {
     if (!cell || std::find(recipes.begin(), recipes.end(), cell->recipe) != recipes.end()) continue;
     recipes.push_back(cell->recipe);
-    const auto found = results.find(cell->recipe);
-    if (found != results.end()) counts.push_back(found->second.size());
+    const Experiments own = experiments_of(cell->recipe, results);
+    const auto found = own.find(experiment);
+    if (found != own.end()) counts.push_back(found->second.size());
   }
   if (counts.empty()) return "";
   const auto of_first = [&](size_t count) { return count == counts.front(); };
@@ -89,14 +106,25 @@ std::vector<Line> lines(const PaperTable& table, const RunResults& results,
   std::vector<Line> result;
   for (size_t r = 0; r < table.rows.size(); ++r) {
     const PaperRow& row = table.rows[r];
-    Line ours{row.labels, false, false};
-    ours.cells.emplace_back("ours");
-    for (const auto& cell : row.cells) ours.cells.push_back(our_text(results, cell, plus_minus));
-    ours.cells.push_back(seeds_of(row, results));
-    result.push_back(std::move(ours));
-    if (has_paper_numbers(row)) {
-      Line paper{std::vector<std::string>(row.labels.size()), true, false};
-      paper.cells.emplace_back("paper");
+    const bool paper_has_it = has_paper_numbers(row);
+    std::set<std::string> experiments = experiments_of(row, results);
+    if (experiments.empty() && !paper_has_it) experiments.insert("");  // an empty line
+    std::vector<std::string> labels = row.labels;                      // on the row's first line
+    const auto start_line = [&](const std::string& who) {
+      Line line{labels, false};
+      line.cells.push_back(who);
+      labels.assign(row.labels.size(), "");
+      return line;
+    };
+    for (const std::string& experiment : experiments) {
+      Line ours = start_line(experiment.empty() ? "ours" : "ours, " + experiment);
+      for (const auto& cell : row.cells)
+        ours.cells.push_back(our_text(results, cell, experiment, plus_minus));
+      ours.cells.push_back(seeds_of(row, results, experiment));
+      result.push_back(std::move(ours));
+    }
+    if (paper_has_it) {
+      Line paper = start_line("paper");
       for (const auto& cell : row.cells) paper.cells.push_back(paper_text(cell, plus_minus));
       paper.cells.emplace_back("");
       result.push_back(std::move(paper));
@@ -108,7 +136,7 @@ std::vector<Line> lines(const PaperTable& table, const RunResults& results,
   return result;
 }
 
-// What stands below a table: what the paper's table needs to be understood, what ours lacks.
+// The notes below a table: how to read it, and which runs are missing.
 std::vector<std::string> notes(const PaperTable& table, const RunResults& results) {
   std::vector<std::string> result;
   if (!table.note.empty()) result.push_back(table.note);
@@ -133,36 +161,6 @@ std::string title_of(const PaperTable& table) {
   return table.paper.empty() ? table.title : fmt::format("{} ({})", table.title, table.paper);
 }
 
-// Columns of a UTF-8 text: continuation bytes take no place.
-size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-  }));
-}
-
-std::string padded(const std::string& text, size_t width, bool left) {
-  const std::string space(width - std::min(width, width_of(text)), ' ');
-  return left ? text + space : space + text;
-}
-
-// Columns as wide as they must be, the first `left` of them flush left; `gaps` names the rows that
-// have an empty line below.
-std::string aligned(const std::vector<std::vector<std::string>>& rows, size_t left,
-                    const std::set<size_t>& gaps = {}) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& cells : rows)
-    for (size_t c = 0; c < cells.size(); ++c) widths[c] = std::max(widths[c], width_of(cells[c]));
-  std::string text;
-  for (size_t r = 0; r < rows.size(); ++r) {
-    std::string line;
-    for (size_t c = 0; c < rows[r].size(); ++c)
-      line += padded(rows[r][c], widths[c], c < left) + "  ";
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + (gaps.contains(r) ? "\n\n" : "\n");
-  }
-  return text;
-}
-
 std::string render_text(const PaperTable& table, const RunResults& results) {
   std::vector<std::vector<std::string>> rows = {headings(table)};
   std::set<size_t> gaps;
@@ -175,19 +173,6 @@ std::string render_text(const PaperTable& table, const RunResults& results) {
   if (runs.size() > 1) text += aligned(runs, runs.front().size()) + "\n";
   for (const std::string& note : notes(table, results)) text += note + "\n";
   return text;
-}
-
-// The first row is the heading.
-std::string markdown(const std::vector<std::vector<std::string>>& rows, size_t left) {
-  std::string text;
-  for (const auto& cells : rows) {
-    text += fmt::format("| {} |\n", fmt::join(cells, " | "));
-    if (&cells != &rows.front()) continue;
-    text += "|";
-    for (size_t c = 0; c < cells.size(); ++c) text += c < left ? " --- |" : " ---: |";
-    text += "\n";
-  }
-  return text + "\n";
 }
 
 std::string render_markdown(const PaperTable& table, const RunResults& results) {
@@ -237,56 +222,47 @@ std::string render_latex(const PaperTable& table, const RunResults& results) {
   return text;
 }
 
-const char* metric_name(Metric metric) {
-  switch (metric) {
-    case Metric::kAccuracy:
-      return "accuracy";
-    case Metric::kAccuracyQuantized:
-      return "accuracy_quantized";
-    case Metric::kEntropy:
-      return "entropy";
-    case Metric::kSparsity:
-      return "sparsity";
-    case Metric::kParameters:
-      return "parameters";
-    case Metric::kKeys:
-      return "keys";
-  }
-  return "";
-}
-
-// Calls `visit(row, column, cell)` for every cell that is not a dash.
-void for_each_cell(const PaperTable& table,
-                   const std::function<void(const PaperRow&, size_t, const PaperCell&)>& visit) {
+// Calls `visit(row, column, cell, experiment)` for every cell that is not a dash and every
+// experiment with its recipe; once with "" if there is none.
+void for_each_number(const PaperTable& table, const RunResults& results,
+                     const std::function<void(const PaperRow&, size_t, const PaperCell&,
+                                              const std::string&)>& visit) {
   for (const PaperRow& row : table.rows)
-    for (size_t c = 0; c < row.cells.size(); ++c)
-      if (row.cells[c]) visit(row, c, *row.cells[c]);
+    for (size_t c = 0; c < row.cells.size(); ++c) {
+      if (!row.cells[c]) continue;
+      Experiments experiments = experiments_of(row.cells[c]->recipe, results);
+      if (experiments.empty()) experiments[""];
+      for (const auto& [name, runs] : experiments) visit(row, c, *row.cells[c], name);
+    }
 }
 
 std::string render_csv(const PaperTable& table, const RunResults& results) {
   FigureTable csv;
   csv.columns = table.labels;
-  for (const char* name : {"column", "recipe", "split", "metric", "seeds", "ours",
+  for (const char* name : {"column", "recipe", "changed", "split", "metric", "seeds", "ours",
                            "ours_std_over_seeds", "ours_std_over_classes", "paper", "paper_std"})
     csv.columns.emplace_back(name);
   const auto text = [](const std::optional<double>& value) {
     return value ? fmt::format("{:.6g}", *value) : std::string();
   };
-  for_each_cell(table, [&](const PaperRow& row, size_t column, const PaperCell& cell) {
-    const auto ours = aggregate(results, cell);
-    std::vector<std::string> line = row.labels;
-    line.push_back(table.columns[column]);
-    line.push_back(cell.recipe);
-    line.push_back(cell.split);
-    line.emplace_back(metric_name(cell.metric));
-    line.push_back(ours ? fmt::format("{}", fmt::join(ours->seeds, " ")) : "");
-    line.push_back(ours ? text(ours->value) : "");
-    line.push_back(ours ? text(ours->over_seeds) : "");
-    line.push_back(ours ? text(ours->over_classes) : "");
-    line.push_back(cell.paper ? text(cell.paper->value) : "");
-    line.push_back(cell.paper ? text(cell.paper->deviation) : "");
-    csv.rows.push_back(std::move(line));
-  });
+  for_each_number(table, results,
+                  [&](const PaperRow& row, size_t column, const PaperCell& cell,
+                      const std::string& experiment) {
+                    const auto ours = aggregate(results, cell, experiment);
+                    std::vector<std::string> line = row.labels;
+                    line.push_back(table.columns[column]);
+                    line.push_back(cell.recipe);
+                    line.push_back(experiment);
+                    line.push_back(cell.split);
+                    line.push_back(metric_name(cell.metric));
+                    line.push_back(ours ? fmt::format("{}", fmt::join(ours->seeds, " ")) : "");
+                    line.push_back(ours ? text(ours->value) : "");
+                    line.push_back(ours ? text(ours->over_seeds) : "");
+                    line.push_back(ours ? text(ours->over_classes) : "");
+                    line.push_back(cell.paper ? text(cell.paper->value) : "");
+                    line.push_back(cell.paper ? text(cell.paper->deviation) : "");
+                    csv.rows.push_back(std::move(line));
+                  });
   return csv.csv();
 }
 
@@ -295,26 +271,28 @@ std::string render_json(const PaperTable& table, const RunResults& results) {
     return value ? json(*value) : json();
   };
   json cells = json::array();
-  for_each_cell(table, [&](const PaperRow& row, size_t column, const PaperCell& cell) {
-    json entry = {{"row", row.labels},
-                  {"column", table.columns[column]},
-                  {"recipe", cell.recipe},
-                  {"split", cell.split},
-                  {"metric", metric_name(cell.metric)}};
-    if (const auto ours = aggregate(results, cell))
-      entry["ours"] = {{"value", ours->value},
-                       {"std_over_seeds", number(ours->over_seeds)},
-                       {"std_over_classes", number(ours->over_classes)},
-                       {"seeds", ours->seeds}};
-    if (cell.paper)
-      entry["paper"] = {{"value", cell.paper->value}, {"std", number(cell.paper->deviation)}};
-    cells.push_back(std::move(entry));
-  });
+  for_each_number(
+      table, results,
+      [&](const PaperRow& row, size_t column, const PaperCell& cell,
+          const std::string& experiment) {
+        json entry = {{"row", row.labels},     {"column", table.columns[column]},
+                      {"recipe", cell.recipe}, {"changed", experiment},
+                      {"split", cell.split},   {"metric", metric_name(cell.metric)}};
+        if (const auto ours = aggregate(results, cell, experiment))
+          entry["ours"] = {{"value", ours->value},
+                           {"std_over_seeds", number(ours->over_seeds)},
+                           {"std_over_classes", number(ours->over_classes)},
+                           {"seeds", ours->seeds}};
+        if (cell.paper)
+          entry["paper"] = {{"value", cell.paper->value}, {"std", number(cell.paper->deviation)}};
+        cells.push_back(std::move(entry));
+      });
   json runs = json::array();
   for (const std::string& recipe : table.recipes()) {
-    const auto found = results.find(recipe);
-    if (found == results.end()) continue;
-    for (const RunResult& run : found->second) {
+    std::vector<RunResult> all;
+    for (const auto& [name, own] : experiments_of(recipe, results))
+      all.insert(all.end(), own.begin(), own.end());
+    for (const RunResult& run : all) {
       json entry = {{"recipe", recipe}, {"run", run.place.string()}, {"seed", run.seed}};
       for (const char* key :
            {"epochs", "stopped", "accuracy", "accuracy_quantized", "entropy", "entropy_per_class",
@@ -336,7 +314,8 @@ std::string render_json(const PaperTable& table, const RunResults& results) {
 }  // namespace
 
 PaperTable rows_with_runs(PaperTable table, const RunResults& results) {
-  std::erase_if(table.rows, [&](const PaperRow& row) { return seeds_of(row, results).empty(); });
+  std::erase_if(table.rows,
+                [&](const PaperRow& row) { return experiments_of(row, results).empty(); });
   return table;
 }
 

@@ -12,11 +12,12 @@ namespace remcaps {
 /// "text", "markdown", "latex", "csv" or "json".
 std::vector<std::string> table_formats();
 
-/// The table without the rows no run has a number for.
+/// The table without the rows that have not been run.
 PaperTable rows_with_runs(PaperTable table, const RunResults& results);
 
-/// Each row twice, ours and the paper's; below it, what the rows cannot say: the runs behind them
-/// (table_runs.h) and the recipes that have none yet. CSV has one line per cell, JSON everything.
+/// A line for each experiment with the recipes of a row, then the paper's; below the table, the runs
+/// behind it (table_runs.h) and the recipes without a run. A row that has not been run has the
+/// paper's line only. CSV has one line per number, JSON everything.
 std::string render_table(const PaperTable& table, const RunResults& results,
                          const std::string& format);
 

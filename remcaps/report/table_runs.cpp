@@ -10,8 +10,8 @@ namespace remcaps {
 
 namespace {
 
-// One text per run, joined. Runs that say the same say it once; what not all of them say has the
-// seeds it is true of behind it.
+// One text per run, joined. A text that several runs share stands there once; if not all runs share
+// it, their seeds follow it.
 template <typename Text>
 std::string each_once(const std::vector<RunResult>& runs, const Text& text) {
   std::vector<std::pair<std::string, std::vector<int64_t>>> said;
@@ -38,7 +38,7 @@ std::string number_text(const std::optional<Aggregate>& number, const std::strin
   return text;
 }
 
-// Nothing where the run ended as its recipe has it: by patience, or at the accuracy it names.
+// Nothing if the run ended as its recipe says: by patience, or at a given accuracy.
 std::string ended_early(const RunResult& run) {
   const std::string stopped = run.summary.value("stopped", "");
   const int64_t epochs = run.summary.value("epochs", int64_t{0});
@@ -51,7 +51,7 @@ std::string ended_early(const RunResult& run) {
 std::string told_changes(const RunResult& run) {
   std::vector<std::string> parts;
   for (const auto& [key, value] : run.changed())
-    // Both limits have been told of already.
+    // ended_early() has named both limits.
     if (key != "train.minutes" && key != "train.epochs")
       parts.push_back(fmt::format("{}={}", key, value));
   return fmt::format("{}", fmt::join(parts, ", "));
@@ -94,22 +94,23 @@ std::vector<std::vector<std::string>> run_rows(const PaperTable& table, const Ru
   for (const std::string& recipe : table.recipes()) {
     const auto found = results.find(recipe);
     if (found == results.end()) continue;
-    const std::vector<RunResult>& runs = found->second;
-    std::vector<std::string> seeds, epochs;
-    for (const RunResult& run : runs) {
-      seeds.push_back(std::to_string(run.seed));
-      epochs.push_back(std::to_string(run.summary.value("epochs", 0)));
+    for (const auto& [experiment, runs] : found->second) {
+      std::vector<std::string> seeds, epochs;
+      for (const RunResult& run : runs) {
+        seeds.push_back(std::to_string(run.seed));
+        epochs.push_back(std::to_string(run.summary.value("epochs", 0)));
+      }
+      const auto number = [&, &changes = experiment](Metric metric) {
+        return number_text(aggregate(results, {recipe, metric, "test", -1, std::nullopt}, changes),
+                           plus_minus);
+      };
+      rows.push_back(
+          {recipe, fmt::format("{}", fmt::join(seeds, ", ")),
+           fmt::format("{}", fmt::join(epochs, ", ")), mean_time(runs),
+           each_once(runs, [](const RunResult& run) { return run.summary.value("machine", ""); }),
+           number(Metric::kAccuracy), number(Metric::kEntropy), median_keys(runs),
+           short_count(best_run(runs).summary.value("parameters_nonzero", 0.0)), remarks(runs)});
     }
-    const auto number = [&](Metric metric) {
-      return number_text(aggregate(results, {recipe, metric, "test", -1, std::nullopt}),
-                         plus_minus);
-    };
-    rows.push_back(
-        {recipe, fmt::format("{}", fmt::join(seeds, ", ")),
-         fmt::format("{}", fmt::join(epochs, ", ")), mean_time(runs),
-         each_once(runs, [](const RunResult& run) { return run.summary.value("machine", ""); }),
-         number(Metric::kAccuracy), number(Metric::kEntropy), median_keys(runs),
-         short_count(best_run(runs).summary.value("parameters_nonzero", 0.0)), remarks(runs)});
   }
   return rows;
 }

@@ -30,24 +30,23 @@ bool has_device_graphs([[maybe_unused]] torch::Device device) {
 
 namespace {
 
-// One for a lane of a device and the whole process: torch keeps memory and workspaces for every
-// stream.
-c10::cuda::CUDAStream own_stream(torch::Device device, int64_t lane) {
+// The same streams for the whole process, numbered: torch keeps memory and workspaces per stream.
+c10::cuda::CUDAStream own_stream(torch::Device device, int64_t number) {
   static std::mutex mutex;
   static std::map<std::pair<int, int64_t>, c10::cuda::CUDAStream> streams;
   const std::lock_guard<std::mutex> lock(mutex);
   const int index = device.has_index() ? device.index() : c10::cuda::current_device();
-  const auto found = streams.find({index, lane});
+  const auto found = streams.find({index, number});
   if (found != streams.end()) return found->second;
   const auto stream =
       c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(index));
-  return streams.emplace(std::pair(index, lane), stream).first->second;
+  return streams.emplace(std::pair(index, number), stream).first->second;
 }
 
 }  // namespace
 
 struct OwnStream::State {
-  explicit State(torch::Device device) : stream(own_stream(device, /*lane=*/0)), guard(stream) {}
+  explicit State(torch::Device device) : stream(own_stream(device, /*number=*/0)), guard(stream) {}
   c10::cuda::CUDAStream stream;
   c10::cuda::CUDAStreamGuard guard;
 };
@@ -59,57 +58,56 @@ OwnStream::OwnStream(torch::Device device) {
 }
 
 OwnStream::~OwnStream() {
-  // Not torch's call, which throws: an error of the device has been, or will be, reported
-  // elsewhere.
+  // torch's call would throw. An error of the device is reported elsewhere.
   if (state_) cudaStreamSynchronize(state_->stream.stream());
 }
 
-struct Lanes::State {
+struct ParallelStreams::State {
   State(torch::Device device, int64_t count)
       : streams{c10::cuda::getCurrentCUDAStream(device.index())} {
     at::cuda::CUDAEvent begin;
     begin.record(streams[0]);
-    for (int64_t lane = 1; lane < count; ++lane) {
-      streams.push_back(own_stream(device, lane));
+    for (int64_t number = 1; number < count; ++number) {
+      streams.push_back(own_stream(device, number));
       begin.block(streams.back());
     }
   }
   void join() {
-    for (size_t lane = 1; lane < streams.size(); ++lane) {
+    for (size_t i = 1; i < streams.size(); ++i) {
       at::cuda::CUDAEvent end;
-      end.record(streams[lane]);
+      end.record(streams[i]);
       end.block(streams[0]);
     }
   }
   std::vector<c10::cuda::CUDAStream> streams;
 };
 
-Lanes::Lanes(torch::Device device, int64_t count) {
+ParallelStreams::ParallelStreams(torch::Device device, int64_t count) {
   if (has_device_graphs(device) && count > 1) state_ = std::make_unique<State>(device, count);
 }
 
-Lanes::~Lanes() {
+ParallelStreams::~ParallelStreams() {
   try {
     join();
   } catch (const std::exception&) {
-    // The device's error has been, or will be, reported elsewhere.
+    // An error of the device is reported elsewhere.
   }
 }
 
-void Lanes::on(int64_t lane, const std::function<void()>& work) {
+void ParallelStreams::on(int64_t stream, const std::function<void()>& work) {
   if (!state_) return work();
-  const c10::cuda::CUDAStreamGuard guard(state_->streams.at(static_cast<size_t>(lane)));
+  const c10::cuda::CUDAStreamGuard guard(state_->streams.at(static_cast<size_t>(stream)));
   work();
 }
 
-void Lanes::join() {
+void ParallelStreams::join() {
   const auto state = std::move(state_);
   if (state) state->join();
 }
 
 struct DeviceGraph::State {
   std::unique_ptr<at::cuda::CUDAGraph> graph;
-  std::function<void()> work;  // where there are no device graphs
+  std::function<void()> work;  // if there are no device graphs
 };
 
 void DeviceGraph::record(const std::function<void()>& work) {
@@ -118,7 +116,7 @@ void DeviceGraph::record(const std::function<void()>& work) {
     return;
   }
   auto next = std::make_unique<at::cuda::CUDAGraph>();
-  // The pool outlives the exchange only if the graph that owns it does.
+  // The pool of the earlier graph lives only as long as that graph.
   if (state_->graph)
     next->capture_begin(state_->graph->pool());
   else
@@ -127,8 +125,8 @@ void DeviceGraph::record(const std::function<void()>& work) {
     work();
     next->capture_end();
   } catch (...) {
-    // The stream must not stay in its recording. What broke it is the message worth having, and the
-    // next launch would report what this leaves behind.
+    // End the recording. Errors of that are ignored and cleared: the first exception is the one
+    // worth reporting.
     try {
       next->capture_end();
     } catch (const std::exception&) {
@@ -155,13 +153,13 @@ struct OwnStream::State {};
 OwnStream::OwnStream(torch::Device) {}
 OwnStream::~OwnStream() = default;
 
-struct Lanes::State {};
-Lanes::Lanes(torch::Device, int64_t) {}
-Lanes::~Lanes() = default;
-void Lanes::on(int64_t, const std::function<void()>& work) {
+struct ParallelStreams::State {};
+ParallelStreams::ParallelStreams(torch::Device, int64_t) {}
+ParallelStreams::~ParallelStreams() = default;
+void ParallelStreams::on(int64_t, const std::function<void()>& work) {
   work();
 }
-void Lanes::join() {}
+void ParallelStreams::join() {}
 
 struct DeviceGraph::State {
   std::function<void()> work;

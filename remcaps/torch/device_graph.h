@@ -1,4 +1,4 @@
-// Work on a device that is recorded once and then replayed: a CUDA graph.
+// CUDA graphs: work on a device that is recorded once and then replayed.
 #pragma once
 
 #include <torch/types.h>
@@ -11,9 +11,10 @@ namespace remcaps {
 /// Whether work on this device can be recorded at all: on a GPU, in a CUDA build.
 bool has_device_graphs(torch::Device device);
 
-/// Makes a stream of the project's own the current one of this thread as long as it lives, since
-/// nothing can be recorded on the default stream. The device is idle when it begins and when it
-/// ends, so that tensors may cross. Does nothing where there are no device graphs.
+/// Makes a stream other than the default one the current stream of this thread while it lives,
+/// since nothing can be recorded on the default stream. It waits for the device when it begins and
+/// when it ends, so that tensors may be used on both sides. Does nothing if there are no device
+/// graphs.
 class OwnStream {
  public:
   explicit OwnStream(torch::Device device);
@@ -26,32 +27,32 @@ class OwnStream {
   std::unique_ptr<State> state_;
 };
 
-/// Pieces of work that do not depend on each other, side by side: a small one leaves much of a GPU
-/// idle. Every lane is a stream; lane 0 is the stream that is current where the lanes begin. They
-/// see what was done there before, and what is done there after join() sees theirs. A tensor that
-/// is made in one lane must not be used in another, and one made before and used in them must live
-/// until the join. May be recorded. Where there are no device graphs, the work just runs.
-class Lanes {
+/// Runs independent pieces of work side by side on several CUDA streams: a small piece leaves much
+/// of a GPU idle. Stream 0 is the stream that is current at the construction. All streams see the
+/// work done on it before, and work on it after join() sees theirs. A tensor made on one stream
+/// must not be used on another. A tensor made before and used on them must live until the join. May
+/// be recorded. If there are no device graphs, the work just runs.
+class ParallelStreams {
  public:
-  Lanes(torch::Device device, int64_t count);
-  ~Lanes();  ///< joins, so that an exception leaves no lane behind
-  Lanes(const Lanes&) = delete;
-  Lanes& operator=(const Lanes&) = delete;
+  ParallelStreams(torch::Device device, int64_t count);
+  ~ParallelStreams();  ///< joins, also if an exception is thrown
+  ParallelStreams(const ParallelStreams&) = delete;
+  ParallelStreams& operator=(const ParallelStreams&) = delete;
 
-  /// Calls `work` at once, with the lane's stream as the current one. Pieces of one lane follow
-  /// each other.
-  void on(int64_t lane, const std::function<void()>& work);
+  /// Calls `work` at once, with this stream as the current one. Pieces of work on one stream run
+  /// one after the other.
+  void on(int64_t stream, const std::function<void()>& work);
   void join();
 
  private:
   struct State;
-  std::unique_ptr<State> state_;  // none where there is one lane, or no streams
+  std::unique_ptr<State> state_;  // null if there is only one stream
 };
 
-/// A recording. What it calls must have run before (cuDNN's choice of algorithms, workspaces), must
-/// not wait for the device, and must not depend on host values that change: the replay repeats the
-/// same kernels on the same memory. Where there are no device graphs, the work itself is kept and
-/// called again.
+/// A recording. Its work must have run before, so that cuDNN has chosen its algorithms and
+/// workspaces exist. It must not wait for the device or depend on host values that change: a replay
+/// repeats the same kernels on the same memory. If there are no device graphs, the work itself is
+/// kept and called again.
 class DeviceGraph {
  public:
   explicit DeviceGraph(torch::Device device);
@@ -59,11 +60,12 @@ class DeviceGraph {
   DeviceGraph(const DeviceGraph&) = delete;
   DeviceGraph& operator=(const DeviceGraph&) = delete;
 
-  /// Records without running, in place of an earlier recording, whose memory it takes over. On a
-  /// GPU an OwnStream must be current. Throws what `work` throws; nothing is recorded then.
+  /// Records `work` without running it. Replaces an earlier recording and takes over its memory. On
+  /// a GPU an OwnStream must exist. If `work` throws, nothing is recorded and the exception goes
+  /// on.
   void record(const std::function<void()>& work);
-  /// The same for work that can do without: false, and a warning that names `what`, where it cannot
-  /// be recorded.
+  /// As record(), for work that need not be recorded: if it cannot be, prints a warning that names
+  /// `what` and returns false.
   bool try_record(const std::string& what, const std::function<void()>& work);
   bool recorded() const;
   void replay();

@@ -86,7 +86,7 @@ void Adam::plain_step(double lr) {
   }
   if (weights.empty()) return;
 
-  // The foreach calls are one kernel for all tensors on a GPU and plain loops on a CPU.
+  // On a GPU a foreach call is one kernel for all tensors; on a CPU it is a plain loop.
   at::_foreach_mul_(first, options_.beta1);
   at::_foreach_add_(first, gradients, 1 - options_.beta1);
   at::_foreach_mul_(second, options_.beta2);

@@ -1,4 +1,4 @@
-// Adam (Kingma & Ba) over named parameters, with state that is saved and restored exactly.
+// Adam (Kingma & Ba) for named parameters. Its state can be saved and restored exactly.
 #pragma once
 
 #include <torch/types.h>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "remcaps/capsule/routing.h"
+#include "remcaps/ops/kernel_path.h"
 #include "remcaps/ops/update.h"
-#include "remcaps/pruning/pruner.h"
+#include "remcaps/pruning/update_rule.h"
 #include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
@@ -19,7 +19,7 @@ struct AdamOptions {
   KernelPath kernels = KernelPath::kReference;
 };
 
-/// PyTorch's formula, step for step:
+/// PyTorch's formula:
 ///   m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2
 ///   p <- p - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 class Adam {
@@ -29,18 +29,18 @@ class Adam {
   /// Parameters that need no gradient (a frozen backbone) are left out.
   Adam(const NamedParameters& parameters, AdamOptions options);
 
-  /// One update with the gradients that are there; a parameter without one does not move.
+  /// One update. Parameters without a gradient do not change.
   void step(double lr);
-  /// The same with what a pruning strategy does before and after it, all in one pass over the
-  /// parameters; only where one_pass().
+  /// The same with the rule of a pruning strategy, in one pass over the parameters. Only if
+  /// one_pass().
   void step(double lr, const UpdateRule& rule);
-  /// For a step that is recorded rather than run: its numbers [3] (kernels/fused_update.h) lie on
-  /// the device. It is not counted; count_step() is to be called for every replay.
+  /// For a step that is recorded: its numbers [3] (see numbers()) are on the device. The step is
+  /// not counted; call count_step() for every replay.
   void step(const torch::Tensor& numbers, const UpdateRule& rule);
   void count_step() { ++steps_; }
-  /// The numbers of steps first, first + 1, ..., [count, 3] on the parameters' device.
+  /// The numbers of the steps first, first + 1, ..., as [count, 3] on the parameters' device.
   torch::Tensor numbers(double lr, double lambda, int64_t first, int64_t count) const;
-  /// Whether the fused kernel does the work: asked for, and every parameter float32 and dense.
+  /// Whether the fused kernel is used: if requested, and all parameters are float32 and contiguous.
   bool one_pass() const { return one_pass_; }
   void zero_grad();
 
@@ -49,7 +49,7 @@ class Adam {
 
   /// The moments: "m.<parameter>" and "v.<parameter>".
   TensorMap state() const;
-  /// `state` must hold every moment in its parameter's shape.
+  /// `state` must have every moment, in the shape of its parameter.
   void load_state(const TensorMap& state, int64_t steps);
 
  private:

@@ -7,15 +7,15 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
-#include "remcaps/torch/profile.h"
 #include "remcaps/base/progress.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/packed_weight.h"
-#include "remcaps/data/catalog.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/evaluation/evaluate.h"
+#include "remcaps/evaluation/memory.h"
 #include "remcaps/ops/convolution.h"
-#include "remcaps/training/context.h"
-#include "remcaps/training/evaluate.h"
-#include "remcaps/training/memory.h"
+#include "remcaps/recipe/context.h"
+#include "remcaps/torch/compat.h"
+#include "remcaps/torch/profile.h"
 #include "remcaps/training/step_graph.h"
 #include "remcaps/training/trainer.h"
 
@@ -24,7 +24,7 @@ namespace {
 
 // Of images in the synthetic data set: enough that reading a pass's result back does not count.
 constexpr int64_t kCpuBatches = 8, kGpuBatches = 64;
-constexpr int kWarmUps = 2, kGraphWarmUps = 6;  // a step is recorded after a few
+constexpr int kWarmUps = 2, kGraphWarmUps = 6;  // a step is recorded after a few others
 constexpr int kTracedPieces = 4;
 
 // A search is dozens of passes: one is enough, and on a CPU search_work() makes do with a pass.
@@ -39,7 +39,7 @@ int traced_pieces(const BenchmarkOptions& options) {
 }
 
 Dataset synthetic_images(const Recipe& recipe, int64_t count, int64_t classes) {
-  std::vector<int64_t> shape = catalog_entry(recipe.dataset.name).shape;
+  std::vector<int64_t> shape = find_dataset(recipe.dataset.name).shape;
   shape.insert(shape.begin(), count);
   Dataset data;
   data.images = torch::randint(0, 256, shape, torch::kUInt8);
@@ -112,7 +112,7 @@ Work training_work(const Setup& setup) {
 
 EvaluateOptions options_of(const Setup& setup) {
   EvaluateOptions options = evaluation_options(setup.recipe, /*epoch=*/0, setup.source.device());
-  options.bf16 = setup.recipe.precision == "bf16";  // asked for on the command line: on a CPU too
+  options.bf16 = setup.recipe.precision == "bf16";  // requested by the user, so on a CPU too
   options.batch = setup.recipe.train.batch;
   return options;
 }
@@ -135,7 +135,7 @@ Work search_work(const Setup& setup) {
   std::vector<Tensor> start;
   for (const Tensor& parameter : parameters) start.push_back(parameter.detach().clone());
   EvaluateOptions options = options_of(setup);
-  std::shared_ptr<EvaluationPass> pass;  // as the trainer has it
+  std::shared_ptr<EvaluationPass> pass;  // as in the trainer
   if (setup.device.is_cuda()) {
     options.batch = search_batch(setup.model, setup.device);
     pass = std::make_shared<EvaluationPass>(setup.model, setup.source, options,
@@ -199,10 +199,10 @@ std::pair<int64_t, double> run_for(double seconds, const Work& work, torch::Devi
 
 Recipe benchmark_recipe(const std::string& model, const std::string& shape,
                         const std::vector<std::string>& overrides) {
-  const std::vector<std::string> models = model_names();
+  const std::vector<std::string> models = network_names();
   if (std::find(models.begin(), models.end(), model) == models.end())
     throw UsageError(fmt::format("unknown network {}{}", model, suggestion(model, models)));
-  const CatalogEntry& entry = catalog_entry(shape);
+  const DatasetDescriptor& entry = find_dataset(shape);
   if (entry.shape.empty())
     throw UsageError(
         fmt::format("--shape {}: its images have no fixed shape; expected a data set whose images "
@@ -264,7 +264,7 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
     }
   }
   PhaseClock clock(options.device);
-  // On a CPU a clock takes no time, and a second search would take much.
+  // On a CPU the clock costs nothing, and a second search would take long.
   const bool at_once = options.task == BenchmarkTask::kSearch && options.device.is_cpu();
   const auto [steps, seconds] =
       run_for(options.seconds, work, options.device, at_once ? &clock : nullptr);

@@ -4,10 +4,9 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
-#include "remcaps/base/names.h"
-#include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
-#include "remcaps/ops/batch.h"
+#include "remcaps/runs/tensor_file.h"
+#include "remcaps/runs/weights.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -15,7 +14,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kWeightsFormat = "remcaps-weights-1";
 constexpr const char* kStateFormat = "remcaps-state-1";
 
 // Tensors of `from` whose names begin with `prefix`, without it.
@@ -30,140 +28,7 @@ void add_with_prefix(TensorMap& to, const std::string& prefix, const TensorMap& 
   for (const auto& [name, tensor] : from) to[prefix + name] = tensor;
 }
 
-const std::string& metadata_value(const SafetensorsFile& file, const std::string& key) {
-  const auto found = file.metadata().find(key);
-  check(found != file.metadata().end(), "{}: its metadata has no \"{}\"", file.path().string(),
-        key);
-  return found->second;
-}
-
-json parse_json(const SafetensorsFile& file, const std::string& key) {
-  try {
-    return json::parse(metadata_value(file, key));
-  } catch (const json::exception&) {
-    fail("{}: its metadata \"{}\" is not valid JSON", file.path().string(), key);
-  }
-}
-
-void check_format(const SafetensorsFile& file, const char* expected) {
-  const auto found = file.metadata().find("format");
-  const std::string format = found == file.metadata().end() ? "none" : found->second;
-  check(format == expected, "{}: its format is {}; expected {}", file.path().string(), format,
-        expected);
-}
-
-Metadata metadata_of(const WeightsInfo& info) {
-  const ImageShape input = info.context.input;
-  return {
-      {"format", kWeightsFormat},
-      {"remcaps", kVersion},
-      {"model", info.recipe.model},
-      {"dataset", info.recipe.dataset.name},
-      {"name", info.recipe.name},
-      {"recipe", info.recipe.to_text()},
-      {"input", json_text({input.channels, input.height, input.width})},
-      {"classes", json_text(info.class_names)},
-      {"epoch", std::to_string(info.epoch)},
-  };
-}
-
 }  // namespace
-
-TensorMap weights_of(const CapsNet& model) {
-  TensorMap tensors;
-  for (const auto& item : model.named_parameters()) tensors[item.key()] = item.value().detach();
-  for (const auto& item : model.named_buffers()) tensors[item.key()] = item.value().detach();
-  return tensors;
-}
-
-void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source) {
-  torch::NoGradGuard no_grad;
-  TensorMap wanted = weights_of(model);
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : wanted) names.push_back(name);
-  for (const auto& [name, tensor] : tensors)
-    check(wanted.count(name) != 0, "{}: {} is no tensor of {}{}", source, name, model.name(),
-          suggestion(name, names));
-  // Everything is checked before anything is copied: a bad file leaves the network as it was.
-  for (auto& [name, target] : wanted) {
-    const auto found = tensors.find(name);
-    check(found != tensors.end(), "{}: tensor {} of {} is missing", source, name, model.name());
-    check(found->second.sizes() == target.sizes(), "{}: {} has shape {}; {} expects {}", source,
-          name, shape_text(found->second.sizes()), model.name(), shape_text(target.sizes()));
-    if (!found->second.is_floating_point()) continue;
-    const int64_t bad = torch::isfinite(found->second).logical_not().sum().item<int64_t>();
-    check(bad == 0, "{}: {} of the {} values of {} are not finite", source, bad,
-          found->second.numel(), name);
-  }
-  for (auto& [name, target] : wanted) target.copy_(tensors.at(name));
-}
-
-void save_weights(const fs::path& path, const CapsNet& model, const WeightsInfo& info) {
-  save_safetensors(path, weights_of(model), metadata_of(info));
-}
-
-void save_packed_weights(const fs::path& path, const PackedTensors& weights,
-                         const WeightsInfo& info, const std::string& card) {
-  Metadata metadata = metadata_of(info);
-  metadata.insert(weights.metadata.begin(), weights.metadata.end());
-  metadata["card"] = card;
-  save_safetensors(path, weights.tensors, metadata);
-}
-
-WeightsInfo read_weights_info(const SafetensorsFile& file) {
-  check_format(file, kWeightsFormat);
-  WeightsInfo info;
-  YAML::Node recipe;
-  try {
-    recipe = YAML::Load(metadata_value(file, "recipe"));
-  } catch (const YAML::Exception& error) {
-    fail("{}: the recipe in its metadata is not valid YAML: {}", file.path().string(), error.msg);
-  }
-  info.recipe = parse_recipe(recipe, metadata_value(file, "name"));
-  try {
-    const auto input = parse_json(file, "input").get<std::vector<int64_t>>();
-    check(input.size() == 3, "{}: input {} in its metadata; expected [channels, height, width]",
-          file.path().string(), shape_text(input));
-    info.context.input = {input[0], input[1], input[2]};
-    info.class_names = parse_json(file, "classes").get<std::vector<std::string>>();
-    info.epoch = std::stoll(metadata_value(file, "epoch"));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail("{}: its metadata is damaged: {}", file.path().string(), error.what());
-  }
-  info.context.classes = static_cast<int64_t>(info.class_names.size());
-  info.context.mean = info.recipe.dataset.augment.mean;
-  info.context.std = info.recipe.dataset.augment.std;
-  return info;
-}
-
-EpochSums EpochSums::zeros(torch::Device device) {
-  const auto options = torch::TensorOptions().device(device);
-  EpochSums sums;
-  sums.loss = torch::zeros({}, options.dtype(torch::kFloat64));
-  sums.correct = torch::zeros({}, options.dtype(torch::kInt64));
-  sums.bad_step = torch::full({}, kNoBadStep, options.dtype(torch::kInt64));
-  return sums;
-}
-
-void EpochSums::add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
-                    const torch::Tensor& labels, int64_t position) {
-  add_on_device(batch_loss, activations, labels, torch::full({1}, position, bad_step.options()));
-  images += labels.size(0);
-}
-
-void EpochSums::add_on_device(const torch::Tensor& batch_loss, const torch::Tensor& activations,
-                              const torch::Tensor& labels, const torch::Tensor& position) {
-  torch::NoGradGuard no_grad;
-  if (has_fused_sums(batch_loss, activations))
-    return add_to_fused_sums(batch_loss, activations, labels, position, loss, correct, bad_step);
-  const torch::Tensor value = batch_loss.to(torch::kFloat64);
-  loss += value * labels.size(0);
-  correct += (activations.argmax(1) == labels).sum();
-  bad_step.copy_(torch::where(torch::isfinite(value), bad_step,
-                              torch::minimum(bad_step, position.squeeze(0))));
-}
 
 void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, const Pruner& pruner,
                 const RunProgress& progress, const EpochSums& sums) {
@@ -194,7 +59,7 @@ RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner&
   const SafetensorsFile file(path);
   check_format(file, kStateFormat);
   const TensorMap tensors = file.load_all();
-  const json values = parse_json(file, "progress");
+  const json values = metadata_json(file, "progress");
   RunProgress progress;
   int64_t adam_steps = 0;
   try {

@@ -15,7 +15,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-// People count epochs from 1 as in "epoch 1/50"; files count from 0 as the published code does.
+// Messages count epochs from 1 ("epoch 1/50"). Files count from 0, as the published code does.
 std::string TrainingDisplay::label() const {
   return epochs_ > 0 ? fmt::format("epoch {}/{}", epoch_ + 1, epochs_)
                      : fmt::format("epoch {}", epoch_ + 1);
@@ -34,7 +34,7 @@ void TrainingDisplay::begin_epoch(int64_t epoch, int64_t images_done, int64_t im
 void TrainingDisplay::update(int64_t images_done) {
   images_ = images_done - first_;
   train_seconds_ = seconds_since(begin_);
-  bar_->update(images_done, note_);
+  if (bar_) bar_->update(images_done, note_);
 }
 
 void TrainingDisplay::set_note(double loss, double accuracy) {

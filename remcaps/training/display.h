@@ -1,4 +1,4 @@
-// What a person sees of a training run, on stderr: a live bar on a terminal, one line per epoch.
+// What a training run prints to stderr: a progress bar on a terminal, and one line per epoch.
 #pragma once
 
 #include <chrono>
@@ -7,20 +7,22 @@
 #include <string>
 
 #include "remcaps/base/progress.h"
-#include "remcaps/training/metrics.h"
+#include "remcaps/runs/metrics.h"
 
 namespace remcaps {
 
 class TrainingDisplay {
  public:
-  /// `epochs` is the recipe's limit, 0 where there is none.
+  /// `epochs` is the recipe's limit, or 0.
   explicit TrainingDisplay(int64_t epochs) : epochs_(epochs) {}
 
   void begin_epoch(int64_t epoch, int64_t images_done, int64_t images);
+  /// The rate in the epoch's line is that of the last call: on a GPU it must come after the device
+  /// has done these images.
   void update(int64_t images_done);
-  /// What stands behind the bar until the next call.
+  /// The text behind the bar until the next call.
   void set_note(double loss, double accuracy);
-  /// Replaces the bar of the training steps by one for another pass ("validation").
+  /// Replaces the bar by one for a pass over another split ("validation").
   void begin_pass(const std::string& what, int64_t images);
   void update_pass(int64_t images_done);
   void end_epoch(const EpochRecord& record, bool improved);
@@ -31,7 +33,7 @@ class TrainingDisplay {
   std::string label() const;
 
   int64_t epochs_, epoch_ = 0;
-  int64_t images_ = 0;  ///< trained on in this epoch by this process
+  int64_t images_ = 0;  ///< of this epoch, trained by this process
   int64_t first_ = 0;
   Clock::time_point begin_;
   double train_seconds_ = 0;

@@ -1,5 +1,7 @@
 #include "remcaps/training/interrupt.h"
 
+#include <unistd.h>
+
 namespace remcaps {
 namespace {
 
@@ -7,6 +9,8 @@ volatile sig_atomic_t caught = 0;
 
 void handle(int signal) {
   caught = signal;
+  constexpr char kText[] = "\nstopping; a second signal ends the program at once\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: the step in progress is finished, the run saved, the program ends.
+// Ctrl-C and SIGTERM: the run finishes its step, saves its state and ends.
 #pragma once
 
 #include <signal.h>
@@ -9,8 +9,8 @@
 
 namespace remcaps {
 
-/// The run was asked to stop and has been saved. The program exits with 128 + the signal (130 for
-/// Ctrl-C), as a shell reports a program that the signal ended.
+/// A signal asked the run to stop, and the run has been saved. The program exits with 128 + the
+/// signal (130 for Ctrl-C), which is how a shell reports a program that a signal ended.
 class Interrupted : public Error {
  public:
   Interrupted(const std::string& message, int signal) : Error(message), signal_(signal) {}
@@ -20,8 +20,8 @@ class Interrupted : public Error {
   int signal_;
 };
 
-/// Catches SIGINT and SIGTERM as long as it lives, and then gives them back to whoever had them.
-/// A second signal ends the program at once.
+/// Catches SIGINT and SIGTERM while it exists, then restores the former handlers. The first signal
+/// prints "stopping". A second one ends the program at once.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -29,17 +29,17 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// The signal that came while the last one lived, or 0.
+  /// The signal that the last guard caught, or 0.
   static int signal();
 
  private:
-  // As they were.
+  // The former handlers.
   struct sigaction interrupt_ = {};
   struct sigaction terminate_ = {};
 };
 
-/// Between two runs: a signal that came when the first had nothing left but its evaluation did not
-/// end it, but Interrupted keeps the next one from beginning.
+/// To be called between two runs. A signal during the last evaluation of a run does not end that
+/// run. This function then throws Interrupted, so that the next run does not begin.
 void stop_between_runs();
 
 }  // namespace remcaps

@@ -6,20 +6,12 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/base/version.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-fs::path folder_of_recipe(const Recipe& recipe) {
-  return fs::path(recipe.dataset.name) / fs::path(recipe.name).filename();
-}
-
-fs::path default_runs_folder(const Recipe& recipe) {
-  return "runs" / folder_of_recipe(recipe);
-}
 
 std::vector<int64_t> parse_seeds(const std::string& text) {
   constexpr int64_t kMost = 1000;
@@ -36,7 +28,7 @@ std::vector<int64_t> parse_seeds(const std::string& text) {
 
 std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                                    const fs::path& parent, const fs::path& data_root,
-                                   torch::Device device, TrainingHooks hooks) {
+                                   torch::Device device) {
   const RunFolder folder = RunFolder::create(parent, recipe.train.seed);
   try {
     const json info = {{"recipe", recipe.name},
@@ -46,24 +38,11 @@ std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                        {"torch", TORCH_VERSION}};
     write_atomically(folder.info(), json_text(info, 2) + "\n");
     write_atomically(folder.recipe(), recipe.to_text());
-    return std::make_unique<Trainer>(recipe, data, folder, device, std::move(hooks));
+    return std::make_unique<Trainer>(recipe, data, folder, device);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(folder.path(), ignored);
     throw;
-  }
-}
-
-Recipe read_run_recipe(const RunFolder& folder) {
-  std::string name = folder.path().string();
-  try {
-    if (fs::exists(folder.info()))
-      name = json::parse(read_file(folder.info())).value("recipe", name);
-    return parse_recipe(YAML::Load(read_file(folder.recipe())), name);
-  } catch (const json::exception&) {
-    fail("{}: not valid JSON", folder.info().string());
-  } catch (const YAML::Exception& error) {
-    fail("{}: not valid YAML: {}", folder.recipe().string(), error.msg);
   }
 }
 

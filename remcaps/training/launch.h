@@ -1,4 +1,4 @@
-// Starting a run in a fresh folder, and going on with one.
+// Starting a run in a new folder.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,13 @@
 
 namespace remcaps {
 
-/// <data set>/<recipe's own name>: where files about a recipe's networks are kept apart from
-/// others'.
-std::filesystem::path folder_of_recipe(const Recipe& recipe);
-
-/// runs/<data set>/<recipe's own name>: where a recipe's runs go unless the user says otherwise.
-std::filesystem::path default_runs_folder(const Recipe& recipe);
-
-/// "42", "42,45", "42..46" or a mixture. UsageError for anything else.
+/// Reads "42", "42,45", "42..46" or a mixture of them.
 std::vector<int64_t> parse_seeds(const std::string& text);
 
-/// A trainer in a fresh folder parent/seed-<n>. The folder is removed again where the run cannot be
-/// built. `data_root` is noted in run.json for later commands.
+/// A trainer in a new folder parent/seed-<n>. If the run cannot be built, the folder is removed.
+/// `data_root` is written to run.json for later commands.
 std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                                    const std::filesystem::path& parent,
-                                   const std::filesystem::path& data_root, torch::Device device,
-                                   TrainingHooks hooks = {});
-
-/// The resolved recipe of an existing run.
-Recipe read_run_recipe(const RunFolder& folder);
+                                   const std::filesystem::path& data_root, torch::Device device);
 
 }  // namespace remcaps

@@ -32,7 +32,7 @@ std::string find_nonfinite(CapsNet& model, const Batch& batch,
     if (!is_finite(forward.poses)) return "the class capsules' poses";
   }
   backward();
-  // Gradients spread from the loss towards the images: the last layer is the first that was hit.
+  // Gradients flow from the loss to the images, so the last layer was the first to be affected.
   std::string found = "the loss itself";
   for (const auto& item : model.named_parameters())
     if (!is_finite(item.value().grad())) found = fmt::format("the gradient of {}", item.key());

@@ -1,4 +1,4 @@
-// Where a loss that is not finite comes from.
+// Finds the cause of a loss that is not finite.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace remcaps {
 
-/// Names the first thing that is not finite, in the order it would have spread: the images, a
-/// parameter or buffer, the network's poses or a routing layer's couplings, a gradient.
-/// `backward` makes the gradients of the batch.
+/// Names the first tensor that is not finite. It looks at the images, the parameters and buffers,
+/// the poses and couplings, and the gradients, in this order. `backward` computes the gradients of
+/// the batch.
 std::string find_nonfinite(CapsNet& model, const Batch& batch,
                            const std::function<void()>& backward);
 

@@ -66,7 +66,7 @@ void TrainingStep::make_gradients(const Batch& batch, int64_t epoch) {
 }
 
 Forward TrainingStep::training_forward(const Batch& batch) {
-  // Not on a CPU: oneDNN's bfloat16 convolutions are no faster there, and end the process on some.
+  // Not on a CPU: oneDNN's bfloat16 convolutions are not faster there, and crash on some CPUs.
   const Autocast autocast(recipe_.precision == "bf16" && device_.is_cuda(), device_);
   return forward(batch);
 }

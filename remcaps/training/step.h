@@ -4,39 +4,39 @@
 #include <memory>
 
 #include "remcaps/data/batches.h"
+#include "remcaps/evaluation/phase_clock.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/recipe/recipe.h"
 #include "remcaps/training/adam.h"
-#include "remcaps/training/checkpoint.h"
-#include "remcaps/training/phase_clock.h"
-#include "remcaps/training/recipe.h"
+#include "remcaps/training/epoch_sums.h"
 
 namespace remcaps {
 
-/// The optimiser and the pruning strategy of a recipe around its network: what the trainer's loop
-/// and `remcaps bench` both run.
+/// A training step: the network of a recipe with its optimiser and pruning strategy. The trainer
+/// and `remcaps bench` both use it.
 class TrainingStep {
  public:
-  /// `recipe` and `model` must outlive it; the model is on `device` already.
+  /// `recipe` and `model` must outlive it. The model must be on `device` already.
   TrainingStep(const Recipe& recipe, CapsNet& model, torch::Device device);
 
-  /// Step `position` of the epoch in `context`. False, with the weights as they were, where the
-  /// loss is known not to be finite: on a CPU. On a GPU nothing waits for it; see `sums`.
+  /// Runs the step `position` of the epoch in `context`. On a CPU it returns false if the loss is
+  /// not finite, and the weights do not change then. On a GPU nothing waits for the loss: see
+  /// EpochSums::bad_step.
   bool run(const Batch& batch, int64_t position, PruningContext& context, EpochSums& sums);
 
-  /// The same as work for a graph that is recorded: nothing in it waits for the device, and of the
-  /// host's values it depends on none that changes within an epoch. `position` (int64 [1]) and
-  /// Adam's `numbers` [3] lie on the device. Neither Adam's steps nor the sums' images are counted.
+  /// The same as work that can be recorded: it does not wait for the device, and does not depend on
+  /// host values that change within an epoch. `position` (int64 [1]) and Adam's `numbers` [3] are
+  /// on the device. The caller counts Adam's steps and the images of the sums.
   void run_on_device(const Batch& batch, const torch::Tensor& position,
                      const torch::Tensor& numbers, const UpdateRule& rule, int64_t epoch,
                      EpochSums& sums);
 
-  /// Forward and backward only, in float32: for strategies that look at gradients, and for
-  /// messages.
+  /// Only forward and backward, in float32, for strategies that use gradients and for messages.
   void make_gradients(const Batch& batch, int64_t epoch);
 
   Adam& adam() { return adam_; }
   Pruner& pruner() { return *pruner_; }
-  /// Has its phases timed from now on; null: no longer.
+  /// Times the phases of the following steps. Null: stop timing.
   void set_clock(PhaseClock* clock) { clock_ = clock; }
 
  private:

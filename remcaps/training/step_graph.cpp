@@ -7,8 +7,8 @@
 namespace remcaps {
 namespace {
 
-// Steps that run as they are before any is recorded: cuDNN looks for its algorithms, the allocator
-// grows, kernels are loaded.
+// Steps that run before one is recorded: cuDNN chooses its algorithms, the allocator grows, kernels
+// are loaded.
 constexpr int64_t kEagerSteps = 3;
 
 }  // namespace
@@ -66,7 +66,7 @@ bool StepGraph::prepare(int64_t position, PruningContext& context, const EpochSu
         /*non_blocking=*/true);
     before_ = before;
   }
-  // After a resume, and where steps were run without the graph.
+  // After a resume, and after steps without the graph.
   if (counter_ != position) {
     position_.fill_(position);
     counter_ = position;
@@ -77,7 +77,7 @@ bool StepGraph::prepare(int64_t position, PruningContext& context, const EpochSu
 bool StepGraph::record() {
   usable_ = graph_.try_record("the training step", [this] { work(); });
   stale_ = !usable_;
-  // Nothing has run: the step is still to be done, by the caller.
+  // Nothing has run: the caller must do the step.
   if (!usable_) step_.adam().zero_grad();
   return usable_;
 }

@@ -6,23 +6,39 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
-#include "remcaps/torch/runtime.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/loss.h"
+#include "remcaps/evaluation/memory.h"
+#include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/scope.h"
-#include "remcaps/training/context.h"
+#include "remcaps/pruning/sparsity.h"
+#include "remcaps/recipe/context.h"
+#include "remcaps/runs/load.h"
+#include "remcaps/torch/compat.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/memory.h"
 #include "remcaps/training/nonfinite.h"
-#include "remcaps/training/parse_trees.h"
 
 namespace remcaps {
 namespace {
 
-// Epochs from 1 in what people read, as the progress bar has them.
+// For messages. People count epochs from 1, as the progress bar does.
 std::string place_text(const RunProgress& progress) {
-  return fmt::format("epoch {}, step {}", progress.epoch + 1, progress.step);
+  if (progress.position > 0)
+    return fmt::format("epoch {}, step {}", progress.epoch + 1, progress.position);
+  return progress.epoch > 0 ? fmt::format("the end of epoch {}", progress.epoch) : "the start";
+}
+
+// Accuracy of always naming the most frequent class.
+double chance_accuracy(const Dataset& data) {
+  const Tensor images = torch::bincount(data.labels);  // [classes]
+  return images.max().item<double>() / static_cast<double>(data.size());
+}
+
+// Ends a pass over the validation set after a signal.
+struct StopRequested {};
+
+void stop_pass_if_interrupted() {
+  if (InterruptGuard::signal() != 0) throw StopRequested();
 }
 
 }  // namespace
@@ -32,12 +48,10 @@ void apply_runtime_options(const Recipe& recipe) {
   set_tf32(recipe.precision != "float32");
 }
 
-Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device,
-                 TrainingHooks hooks)
+Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device)
     : recipe_(std::move(recipe)),
       folder_(std::move(folder)),
       device_(device),
-      hooks_(std::move(hooks)),
       class_names_(data.class_names),
       extra_(data.extra),
       context_(model_context(recipe_, data)),
@@ -45,13 +59,14 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
   check(data.validation.size() > 0,
         "{}: the validation split has no images; dataset.validation is {}", recipe_.dataset.name,
         recipe_.dataset.validation);
+  chance_accuracy_ = chance_accuracy(data.validation);
   apply_runtime_options(recipe_);
-  // The state of a run to go on with holds a pretrained backbone too.
+  // If the run is resumed, its state has the pretrained backbone too.
   context_.load_pretrained = !std::filesystem::exists(folder_.state());
   model_ = build_model(recipe_, context_);
   if (context_.load_pretrained && !recipe_.train.start_from.empty())
     start_from(*model_, recipe_.train.start_from);
-  quantizers();  // levels that do not fit the network are an error now, not ten epochs later
+  quantizers();  // reports levels that do not fit the network before training starts
   freeze();
   const std::string warning = check_memory(*model_, recipe_, device_);
   if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
@@ -83,7 +98,7 @@ void Trainer::freeze() {
 void Trainer::train_mode() {
   model_->train();
   if (recipe_.train.freeze.empty()) return;
-  // A frozen batch norm must not go on averaging.
+  // A frozen batch norm must not update its averages.
   for (const auto& module : model_->modules(/*include_self=*/false)) {
     const auto own = module->parameters(/*recurse=*/false);
     const bool frozen =
@@ -96,7 +111,7 @@ void Trainer::train_mode() {
 RunSummary Trainer::run(std::optional<double> minutes) {
   const RunLock lock(folder_);
   const InterruptGuard guard;
-  std::optional<OwnStream> stream;  // all of the run is on one stream
+  std::optional<OwnStream> stream;  // the whole run uses one stream
   if (recipe_.cuda_graph) stream.emplace(device_);
   start();
   limit_seconds_ = 60 * minutes.value_or(recipe_.train.minutes);
@@ -133,7 +148,7 @@ void Trainer::start() {
 }
 
 std::string Trainer::reason_to_stop() const {
-  // A run that was left within an epoch finishes that epoch first.
+  // A run that was stopped within an epoch finishes that epoch first.
   if (progress_.epoch == 0 || progress_.position > 0) return "";
   if (recipe_.train.epochs > 0 && progress_.epoch >= recipe_.train.epochs) return "epochs";
   if (recipe_.train.stop_accuracy > 0 &&
@@ -158,7 +173,7 @@ void Trainer::train_epoch() {
     train_step();
     display_.update(sums_.images);
     if (Clock::now() - looked_ > std::chrono::seconds(1)) look_at_sums();
-    // The end of an epoch saves everything anyway.
+    // The end of the epoch saves everything.
     if (progress_.position == steps) break;
     stop_if_interrupted();
     if (out_of_time()) break;
@@ -171,7 +186,7 @@ void Trainer::train_epoch() {
 void Trainer::train_step() {
   PruningContext context = pruning_context();
   const bool replayed = graph_ && graph_->run(progress_.position, context, sums_);
-  // On the CPU the loss is there already: stop while the weights are still those that made it.
+  // On a CPU the loss is known: stop before the weights change.
   if (!replayed && !step_->run(batch_of(progress_.position), progress_.position, context, sums_))
     stop_not_finite(progress_.position);
   ++progress_.position;
@@ -188,6 +203,7 @@ void Trainer::look_at_sums() {
   const Tensor read = torch::stack({sums_.loss, sums_.correct.to(torch::kFloat64)}).cpu();
   looked_ = Clock::now();
   const auto images = static_cast<double>(sums_.images);
+  display_.update(sums_.images);  // the device has done these images now
   if (!std::isfinite(read[0].item<double>())) stop_not_finite(sums_.bad_step.item<int64_t>());
   display_.set_note(read[0].item<double>() / images, read[1].item<double>() / images);
 }
@@ -231,7 +247,7 @@ bool Trainer::epoch_checkpoint_is_due() const {
 }
 
 void Trainer::save_state_now() {
-  if (sums_.images > 0) look_at_sums();  // what is saved must be good
+  if (sums_.images > 0) look_at_sums();  // a loss that is not finite must not be saved
   progress_.seconds = seconds();
   save_state(folder_.state(), *model_, step_->adam(), step_->pruner(), progress_, sums_);
   saved_at_ = Clock::now();
@@ -246,8 +262,12 @@ void Trainer::end_epoch() {
   const auto images = static_cast<double>(sums_.images);
   record.train_loss = sums_.loss.item<double>() / images;
   record.train_accuracy = sums_.correct.item<double>() / images;
-  validate(record);
-  prune(record);
+  try {
+    validate(record);
+    prune(record);
+  } catch (const StopRequested&) {
+    stop_if_interrupted();  // saves the run as it is after its last step
+  }
   measure_test(record);
 
   const bool improved = record.validation_loss < progress_.best_loss;
@@ -266,7 +286,7 @@ void Trainer::end_epoch() {
   ++progress_.epoch;
   progress_.position = 0;
   sums_ = EpochSums::zeros(device_);
-  // The state that knows of a new best is saved with it: one without the other would not be a run.
+  // `best` and the state must agree, so they are saved together.
   if (improved || epoch_checkpoint_is_due()) save_epoch();
 }
 
@@ -293,7 +313,10 @@ void Trainer::validate(EpochRecord& record) {
   EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
   options.reconstruction = recipe_.loss.reconstruction;
   display_.begin_pass("validation", validation_->size());
-  options.on_progress = [this](int64_t done) { display_.update_pass(done); };
+  options.on_progress = [this](int64_t done) {
+    display_.update_pass(done);
+    stop_pass_if_interrupted();
+  };
   const Evaluation result = evaluate(*model_, *validation_, options);
   if (!std::isfinite(result.batch_mean_loss)) {
     const Batch batch = validation_->evaluation_batch(0, options.batch);
@@ -311,6 +334,7 @@ void Trainer::prune(EpochRecord& record) {
   PruningContext context = pruning_context();
   context.epoch_validation_loss = record.validation_loss;
   context.epoch_validation_accuracy = record.validation_accuracy;
+  context.chance_accuracy = chance_accuracy_;
   const PruningReport report = step_->pruner().after_epoch(context);
   if (report.evaluations > 0 || report.pruned) {
     record.threshold = report.threshold;
@@ -323,6 +347,23 @@ void Trainer::prune(EpochRecord& record) {
   const Sparsity sparsity = measure_sparsity(*model_);
   record.sparsity = sparsity.published();
   record.parameters_nonzero = sparsity.nonzero;
+  if (report.pruned && report.evaluations > 0) warn_if_pruned_at_chance(record);
+}
+
+void Trainer::warn_if_pruned_at_chance(const EpochRecord& record) {
+  constexpr double kLearnt = 0.1;  // share of the way from chance to 1
+  const bool learnt =
+      record.validation_accuracy >= chance_accuracy_ + kLearnt * (1 - chance_accuracy_);
+  if (learnt || warned_at_chance_) return;
+  warned_at_chance_ = true;
+  display_.clear();
+  fmt::print(stderr,
+             "warning: sparsity is {:.2f} % after epoch {} and validation accuracy {:.2f} %, where "
+             "chance is {:.2f} %: pruning costs a network nothing that has not learnt yet; to let "
+             "it learn first, set pruning.above_chance (to 0.25, for example), "
+             "pruning.min_accuracy or pruning.begin\n",
+             record.sparsity * 100, record.epoch + 1, record.validation_accuracy * 100,
+             chance_accuracy_ * 100);
 }
 
 void Trainer::measure_test(EpochRecord& record) {
@@ -340,7 +381,6 @@ void Trainer::measure_test(EpochRecord& record) {
     record.entropy = result.trees->last().entropy;
     record.keys = result.trees->last().median_keys;
   }
-  if (hooks_.measure) hooks_.measure(recipe_, *model_, *test_, record);
 }
 
 RunSummary Trainer::finish(const std::string& reason) {
@@ -398,7 +438,15 @@ PruningContext Trainer::pruning_context() {
 
 double Trainer::search_loss() {
   EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
-  if (!device_.is_cuda()) return evaluate_margin_loss(*model_, *validation_, options);
+  stop_pass_if_interrupted();
+  if (!device_.is_cuda()) {
+    display_.begin_pass("search", validation_->size());
+    options.on_progress = [this](int64_t done) {
+      display_.update_pass(done);
+      stop_pass_if_interrupted();
+    };
+    return evaluate_margin_loss(*model_, *validation_, options);
+  }
   if (!search_pass_ || !(search_margin_ == options.margin)) {
     options.batch = search_batch(*model_, device_);
     search_pass_ =

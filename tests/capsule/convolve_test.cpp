@@ -6,6 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/kernels/convolution/tile_product.h"
 #include "remcaps/ops/convolution.h"
 #include "remcaps/torch/compat.h"
@@ -60,9 +61,8 @@ TEST_F(ConvolveCuda, Bfloat16ConvolutionIsCloseToFloat32AndItsGradientsAreFloat3
 
 TEST_F(ConvolveCuda, CapsulesAndRoutingStayFloat32BehindBfloat16Convolutions) {
   for (const auto kernels : {KernelPath::kFused, KernelPath::kReference})
-    for (const RoutingOptions& routing :
-         {RoutingOptions(DynamicRouting{.kernels = kernels}),
-          RoutingOptions(ScaledDistanceRouting{.kernels = kernels})}) {
+    for (const RoutingPtr& routing : {RoutingPtr(DynamicRouting{.kernels = kernels}),
+                                      RoutingPtr(ScaledDistanceRouting{.kernels = kernels})}) {
       PrimaryCaps primary(PrimaryCapsOptions(16, 4, 3).kernels(kernels));
       FcCaps classes(FcCapsOptions(4 * 36, 5).routing(routing));
       primary->to(device_);

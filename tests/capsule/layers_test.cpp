@@ -5,6 +5,8 @@
 #include "remcaps/capsule/init.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/recorder.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
+#include "remcaps/capsule/routing/self_attention.h"
 #include "tests/capsule/numeric.h"
 #include "tests/capsule/packed_testing.h"
 
@@ -33,7 +35,7 @@ TEST(FcCaps, StartsAsPublished) {
   FcCaps layer(FcCapsOptions(200, 10));
   EXPECT_NEAR(layer->weight.std().item<double>(), 0.1, 0.002);
   EXPECT_NEAR(layer->weight.mean().item<double>(), 0.0, 0.002);
-  EXPECT_TRUE((layer->bias == 0.1f).all().item<bool>());
+  EXPECT_TRUE((layer->routing_parameter == 0.1f).all().item<bool>());
   const auto names = layer->named_parameters().keys();
   EXPECT_EQ(names, (std::vector<std::string>{"weight", "bias"}));
 }

@@ -1,7 +1,7 @@
 // Every network learns from real images, through the real program.
 #include <sstream>
 
-#include "remcaps/training/metrics.h"
+#include "remcaps/runs/metrics.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace remcaps::testing {

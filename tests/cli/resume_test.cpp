@@ -76,6 +76,7 @@ TEST_F(ResumeTest, InterruptedRunSavesSaysHowToResumeAndResumesBitForBit) {
   program.signal(SIGINT);
   const ProgramResult result = program.wait();
   EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("stopping;"));
   EXPECT_THAT(result.err, HasSubstr("remcaps resume part/seed-42"));
   const ProgramResult resumed = remcaps({"resume", "part/seed-42", "--device", "cpu"});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;

@@ -3,7 +3,7 @@
 
 #include "remcaps/data/augment.h"
 #include "remcaps/data/batches.h"
-#include "remcaps/data/catalog.h"
+#include "remcaps/data/descriptor.h"
 #include "tests/data/fixtures.h"
 #include "tests/ops/kernel_testing.h"
 
@@ -203,7 +203,7 @@ TEST(Augment, DefaultsFitEveryDataSet) {
   for (const std::string& name : dataset_names()) {
     if (name == "folder") continue;
     const AugmentOptions options = default_augment(name);
-    EXPECT_NO_THROW(check_augment(options, catalog_entry(name).shape)) << name;
+    EXPECT_NO_THROW(check_augment(options, find_dataset(name).shape)) << name;
   }
   EXPECT_EQ(default_augment("mnist").shift, 2);
   EXPECT_TRUE(default_augment("fashion-mnist").flip);

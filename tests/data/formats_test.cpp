@@ -2,11 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "remcaps/data/cifar.h"
-#include "remcaps/data/gz_reader.h"
-#include "remcaps/data/idx.h"
-#include "remcaps/data/mat5.h"
-#include "remcaps/data/norb.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/data/formats/cifar.h"
+#include "remcaps/data/formats/gz_reader.h"
+#include "remcaps/data/formats/idx.h"
+#include "remcaps/data/formats/mat5.h"
+#include "remcaps/data/formats/norb.h"
 #include "tests/data/fixtures.h"
 #include "tests/temporary_folder.h"
 
@@ -159,16 +160,22 @@ class Mat : public ::testing::Test {
   void SetUp() override {
     if (!can_read_mat()) GTEST_SKIP() << "built without libmatio";
   }
+  // The training part of SVHN whose two files are `file`.
+  Dataset read_svhn(const std::string& file) {
+    for (const char* name : {"train_32x32.mat", "test_32x32.mat"})
+      write_bytes(folder_ / name, file);
+    SourceData source;
+    find_dataset("svhn").read({folder_.path(), {}}, source);
+    return source.train;
+  }
   const TemporaryFolder folder_;
 };
 
 TEST_F(Mat, ReadsSvhnWithRowsAsRowsAndTenAsZero) {
   for (const bool compressed : {false, true}) {
-    write_bytes(folder_ / "train.mat",
-                mat_file({mat_array("X", {32, 32, 3, 2}, svhn_pixels(2)),
-                          mat_array("y", {2, 1}, std::string("\x0a\x03", 2))},
-                         compressed));
-    const Dataset set = read_svhn(folder_ / "train.mat");
+    const Dataset set = read_svhn(mat_file({mat_array("X", {32, 32, 3, 2}, svhn_pixels(2)),
+                                            mat_array("y", {2, 1}, std::string("\x0a\x03", 2))},
+                                           compressed));
     EXPECT_EQ(set.images.sizes(), (torch::IntArrayRef{2, 3, 32, 32}));
     EXPECT_EQ(set.images[1][2][5][9].item<int>(), (5 * 7 + 9 * 3 + 2 * 50 + 1) % 256);
     EXPECT_EQ(set.labels[0].item<int64_t>(), 0);
@@ -185,7 +192,10 @@ TEST_F(Mat, ReadsAffnistsStructure) {
                               {{"image", mat_array("", {1600, 2}, pixels)},
                                {"label_int", mat_array("", {1, 2}, std::string("\x07\x00", 2))}})},
                /*compressed=*/true));
-  const Dataset set = read_affnist(folder_ / "test.mat");
+  write_mnist(folder_ / "mnist", 10, 10);
+  SourceData source;
+  find_dataset("affnist").read({folder_.path(), folder_ / "mnist"}, source);
+  const Dataset& set = source.test;
   EXPECT_EQ(set.images.sizes(), (torch::IntArrayRef{2, 1, 40, 40}));
   EXPECT_EQ(set.images[1][0][3][7].item<int>(), 99);
   EXPECT_EQ(set.labels[0].item<int64_t>(), 7);
@@ -197,26 +207,25 @@ TEST_F(Mat, RejectsEveryTruncation) {
                                      /*compressed=*/true);
   for (const size_t size : {size_t{0}, size_t{100}, size_t{128}, size_t{131}, whole.size() / 2,
                             whole.size() - 20, whole.size() - 1}) {
-    write_bytes(folder_ / "cut.mat", whole.substr(0, size));
-    EXPECT_THAT(error_of([&] { read_svhn(folder_ / "cut.mat"); }), HasSubstr("cut.mat")) << size;
+    EXPECT_THAT(error_of([&] { read_svhn(whole.substr(0, size)); }), HasSubstr("train_32x32.mat"))
+        << size;
   }
 }
 
 TEST_F(Mat, RejectsDamageWrongNamesAndWrongLabels) {
   const std::string pixels = mat_array("X", {32, 32, 3, 1}, svhn_pixels(1));
   const std::string label = mat_array("y", {1, 1}, "\x05");
-  write_bytes(folder_ / "damaged.mat", mat_file({pixels, label}, true));
-  damage_file(folder_ / "damaged.mat", 600);
-  EXPECT_THAT(error_of([&] { read_svhn(folder_ / "damaged.mat"); }), HasSubstr("damaged"));
-  write_bytes(folder_ / "names.mat", mat_file({pixels}, false));
-  EXPECT_THAT(error_of([&] { read_svhn(folder_ / "names.mat"); }), HasSubstr("no variable y"));
-  write_bytes(folder_ / "label.mat", mat_file({pixels, mat_array("y", {1, 1}, "\x0b")}, false));
-  EXPECT_THAT(error_of([&] { read_svhn(folder_ / "label.mat"); }), HasSubstr("label 11"));
-  write_bytes(folder_ / "zero.mat",
-              mat_file({pixels, mat_array("y", {1, 1}, std::string(1, '\0'))}, false));
-  EXPECT_THAT(error_of([&] { read_svhn(folder_ / "zero.mat"); }), HasSubstr("labels are 1 to 10"));
-  write_bytes(folder_ / "hdf.mat", "MATLAB 7.3 MAT-file" + std::string(200, ' '));
-  EXPECT_THAT(error_of([&] { read_svhn(folder_ / "hdf.mat"); }),
+  std::string damaged = mat_file({pixels, label}, true);
+  damaged[600] = static_cast<char>(~damaged[600]);
+  EXPECT_THAT(error_of([&] { read_svhn(damaged); }), HasSubstr("damaged"));
+  EXPECT_THAT(error_of([&] { read_svhn(mat_file({pixels}, false)); }), HasSubstr("no variable y"));
+  const auto labelled = [&](const std::string& value) {
+    return mat_file({pixels, mat_array("y", {1, 1}, value)}, false);
+  };
+  EXPECT_THAT(error_of([&] { read_svhn(labelled("\x0b")); }), HasSubstr("label 11"));
+  EXPECT_THAT(error_of([&] { read_svhn(labelled(std::string(1, '\0'))); }),
+              HasSubstr("labels are 1 to 10"));
+  EXPECT_THAT(error_of([&] { read_svhn("MATLAB 7.3 MAT-file" + std::string(200, ' ')); }),
               AllOf(HasSubstr("MATLAB 7.3"), HasSubstr("expected \"MATLAB 5.0")));
 }
 

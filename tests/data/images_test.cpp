@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "remcaps/data/image_file.h"
-#include "remcaps/data/image_folder.h"
+#include "remcaps/data/descriptor.h"
+#include "remcaps/data/formats/image_file.h"
+#include "remcaps/data/formats/image_tree.h"
 #include "remcaps/data/resize.h"
-#include "remcaps/data/splits.h"
 #include "tests/data/fixtures.h"
 #include "tests/temporary_folder.h"
 
@@ -159,13 +159,13 @@ TEST(ImageFolder, ReadsClassFoldersOfMixedPicturesInNameOrder) {
   write_jpeg(folder / "pets" / "dog" / "a.JPG", plain_image(3, 9, 9, 20));
   write_png(folder / "pets" / "ant" / "z.png", plain_image(3, 5, 5, 30));
   write_bytes(folder / "pets" / "ant" / "notes.txt", "not a picture");
-  const ImageSet images = list_images(catalog_entry("folder"), folder / "pets");
+  const ImageSet images = find_dataset("folder").list(folder / "pets");
   EXPECT_EQ(images.class_names, (std::vector<std::string>{"ant", "dog"}));
   ASSERT_EQ(images.train.size(), 3u);
   EXPECT_EQ(images.train[1].path.filename(), "a.JPG");
   EXPECT_EQ(images.train[1].label, 1);
 
-  const ImageShape shape = common_shape(images, 0, 0);
+  const PictureShape shape = common_shape(images, 0, 0);
   EXPECT_EQ(shape.channels, 3);  // one picture has colour
   EXPECT_EQ(shape.height, 128);  // sizes differ
   const Dataset set = decode(images.train, 8);
@@ -178,7 +178,7 @@ TEST(ImageFolder, KeepsAGreySizeThatAllShare) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/1.png"})
     write_png(folder / name, plain_image(1, 4, 6, 10));
-  const ImageShape shape = common_shape(list_images(catalog_entry("folder"), folder.path()), 0, 0);
+  const PictureShape shape = common_shape(find_dataset("folder").list(folder.path()), 0, 0);
   EXPECT_EQ(shape.channels, 1);
   EXPECT_EQ(shape.height, 4);
   EXPECT_EQ(shape.width, 6);
@@ -189,15 +189,15 @@ TEST(ImageFolder, TakesValAndTestFoldersAsTheyStand) {
   for (const char* part : {"train", "val", "test"})
     for (const char* name : {"a", "b"})
       write_png(folder / part / name / "1.png", plain_image(1, 4, 4, 1));
-  ImageSet images = list_images(catalog_entry("folder"), folder.path());
+  ImageSet images = find_dataset("folder").list(folder.path());
   EXPECT_EQ(images.validation.size(), 2u);
   EXPECT_EQ(images.test.size(), 2u);
   fs::remove_all(folder / "test");
-  images = list_images(catalog_entry("folder"), folder.path());
+  images = find_dataset("folder").list(folder.path());
   EXPECT_TRUE(images.validation.empty());
   EXPECT_EQ(images.test.size(), 2u);
   write_png(folder / "val" / "c" / "1.png", plain_image(1, 4, 4, 1));
-  EXPECT_THAT(error_of([&] { list_images(catalog_entry("folder"), folder.path()); }),
+  EXPECT_THAT(error_of([&] { find_dataset("folder").list(folder.path()); }),
               HasSubstr("a class that train/ does not have"));
 }
 
@@ -206,7 +206,7 @@ TEST(ImageFolder, NamesTheDamagedPicture) {
   write_png(folder / "a" / "fine.png", plain_image(3, 8, 8, 1));
   write_png(folder / "b" / "bad.png", noise({3, 8, 8}));
   truncate_file(folder / "b" / "bad.png", 60);
-  const ImageSet images = list_images(catalog_entry("folder"), folder.path());
+  const ImageSet images = find_dataset("folder").list(folder.path());
   EXPECT_THAT(error_of([&] { decode(images.train, 8); }), HasSubstr("b/bad.png"));
   const auto lines = damaged_images(images.train);
   ASSERT_EQ(lines.size(), 1u);
@@ -217,7 +217,7 @@ TEST(ImageFolder, AClassWhoseNameNoFileCanHoldIsAnErrorAtOnce) {
   const TemporaryFolder folder;
   for (const char* name : {"plain", "caf\xe9"})  // Latin-1
     write_png(folder / name / "x.png", plain_image(1, 8, 8, 1));
-  EXPECT_THAT(error_of([&] { list_images(catalog_entry("folder"), folder.path()); }),
+  EXPECT_THAT(error_of([&] { find_dataset("folder").list(folder.path()); }),
               HasSubstr("caf\xe9: a class's name has to be UTF-8"));
 }
 
@@ -249,7 +249,7 @@ TEST(TinyImageNet, ReadsItsOwnLayout) {
 TEST(TinyImageNet, RejectsAnnotationsThatDoNotFit) {
   const TemporaryFolder folder;
   write_tiny(folder.path());
-  const auto list = [&] { list_images(catalog_entry("tiny-imagenet"), folder.path()); };
+  const auto list = [&] { find_dataset("tiny-imagenet").list(folder.path()); };
   write_bytes(folder / "val" / "val_annotations.txt", "val_0.JPEG\tn09\t0\t0\t1\t1\n");
   EXPECT_THAT(error_of(list), AllOf(HasSubstr("val_annotations.txt"), HasSubstr("n09")));
   write_bytes(folder / "val" / "val_annotations.txt", "val_7.JPEG\tn01\t0\t0\t1\t1\n");
@@ -266,12 +266,14 @@ TEST(DogsVsCats, ReadsFlatAndClassFolders) {
     write_jpeg(folder / "classes" / "Cat" / fmt::format("{}.jpg", i), plain_image(3, 8, 8, 0));
     write_jpeg(folder / "classes" / "Dog" / fmt::format("{}.jpg", i), plain_image(3, 8, 8, 200));
   }
-  const auto flat = list_dogs_vs_cats(folder / "flat");
+  const DatasetDescriptor& dataset = find_dataset("dogs-vs-cats");
+  const auto flat = dataset.list(folder / "flat").train;
   ASSERT_EQ(flat.size(), 24u);
   EXPECT_EQ(flat[10].path.filename(), "cat.10.jpg");  // by number, not by text
   EXPECT_EQ(flat[12].label, 1);
-  EXPECT_EQ(list_dogs_vs_cats(folder / "classes").size(), 24u);
-  EXPECT_TRUE(list_dogs_vs_cats(folder / "nowhere").empty());
+  EXPECT_EQ(dataset.list(folder / "classes").train.size(), 24u);
+  EXPECT_TRUE(dataset.holds(folder / "classes"));
+  EXPECT_FALSE(dataset.holds(folder / "nowhere"));
 
   DatasetOptions options;
   options.name = "dogs-vs-cats";

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/data/image_file.h"
+#include "remcaps/data/formats/image_file.h"
 #include "remcaps/tensors/safetensors.h"
 #include "tests/explain/tiny_run.h"
 

@@ -6,7 +6,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
-#include "remcaps/data/image_file.h"
+#include "remcaps/data/formats/image_file.h"
 #include "remcaps/explain/colour_map.h"
 #include "remcaps/explain/svg.h"
 #include "tests/temporary_folder.h"

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "remcaps/base/files.h"
-#include "remcaps/data/prepared.h"
-#include "remcaps/training/checkpoint.h"
-#include "remcaps/training/context.h"
-#include "remcaps/training/metrics.h"
+#include "remcaps/data/formats/prepared.h"
+#include "remcaps/recipe/context.h"
+#include "remcaps/runs/metrics.h"
+#include "remcaps/runs/weights.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps::testing {

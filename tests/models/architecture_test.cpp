@@ -1,8 +1,13 @@
 // What is particular to one network, and how networks are found by name.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/routing/dynamic.h"
+#include "remcaps/models/deepcaps.h"
+#include "remcaps/models/dr_capsnet.h"
+#include "remcaps/models/eff_capsnet.h"
 #include "remcaps/models/resnet18_capsnet.h"
 #include "remcaps/tensors/safetensors.h"
 #include "tests/models/make.h"
@@ -27,7 +32,7 @@ std::string message_of(const std::function<void()>& call) {
 
 TEST(Registry, KnowsEveryNetworkAndSuggestsTheNearest) {
   EXPECT_THAT(
-      model_names(),
+      network_names(),
       ::testing::IsSupersetOf({"dr-capsnet", "gamma-capsnet", "deepcaps", "eff-capsnet",
                                "eff-conv-capsnet", "multilayer-dr-capsnet", "resnet18-capsnet"}));
   EXPECT_THAT(message_of([] { make("dr-capnet", images(1, 28, 28)); }),
@@ -45,6 +50,33 @@ TEST(Registry, UnknownOptionsAndValuesOutOfRangeAreErrors) {
       HasSubstr("one of last, full"));
   EXPECT_THAT(message_of([] { make("eff-capsnet", images(1, 28, 28), "{conv_kernels: [5, 3]}"); }),
               HasSubstr("conv_kernels"));
+}
+
+// Shapes, kinds and costs of all layers.
+std::string layers_of(const CapsNet& network) {
+  std::string text;
+  for (const LayerCost& row : network.costs())
+    text += fmt::format("{} {} {} {} {}\n", row.name, row.kind, row.parameters, row.multiply_adds,
+                        row.activation_floats);
+  return text;
+}
+
+TEST(OptionStructs, MakeTheSameNetworksAsRecipes) {
+  const ModelContext small = images(1, 28, 28), stereo = images(2, 48, 48, 5);
+  EXPECT_EQ(layers_of(DrCapsNet(small, {.conv_channels = 8,
+                                        .padding = DrCapsNetOptions::Padding::kSame,
+                                        .routing = DynamicRouting{.iterations = 2},
+                                        .decoder = {.kind = DecoderOptions::Kind::kConv}})),
+            layers_of(*make(
+                "dr-capsnet", small,
+                "{conv_channels: 8, padding: same, routing: {iterations: 2}, decoder: conv}")));
+  EXPECT_EQ(layers_of(DrCapsNet(small, DrCapsNetOptions::gamma())),
+            layers_of(*make("gamma-capsnet", small)));
+  EXPECT_EQ(layers_of(DeepCaps(small, DeepCapsOptions::original())),
+            layers_of(*make("deepcaps", small, "{variant: original}")));
+  EXPECT_EQ(layers_of(EffCapsNet(stereo, EffCapsNetOptions::smallnorb())),
+            layers_of(*make("eff-capsnet", stereo)));
+  EXPECT_THROW(EffCapsNet(small, {.backbone = {.channels = {8, 8}}}), Error);
 }
 
 TEST(Shapes, ErrorsNameTheKernelAndTheMap) {

@@ -9,7 +9,7 @@ namespace remcaps::testing {
 inline std::shared_ptr<CapsNet> make(const std::string& name, const ModelContext& context,
                                      const std::string& options = "{}") {
   ConfigSection section(YAML::Load(options), "test", "model");
-  return make_model(name, context, section);
+  return make_network(name, context, section);
 }
 
 inline ModelContext images(int64_t channels, int64_t height, int64_t width, int64_t classes = 10) {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/loss.h"
-#include "tests/ops/kernel_testing.h"
+#include "remcaps/torch/compat.h"
 #include "tests/models/make.h"
+#include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
 namespace {
@@ -257,9 +257,9 @@ TEST_P(EveryNetwork, InBfloat16OnAGpuPosesAreCloseAndGradientsAreFiniteFloats) {
 
 TEST_P(EveryNetwork, ResolvedOptionsMakeTheSameNetworkAgain) {
   ConfigSection first(YAML::Load(GetParam().options), "test", "model");
-  const auto model = make_model(GetParam().network, GetParam().context, first);
+  const auto model = make_network(GetParam().network, GetParam().context, first);
   ConfigSection second(YAML::Clone(first.resolved()), "test", "model");
-  const auto again = make_model(GetParam().network, GetParam().context, second);
+  const auto again = make_network(GetParam().network, GetParam().context, second);
   EXPECT_EQ(YAML::Dump(first.resolved()), YAML::Dump(second.resolved()));
   const auto a = model->named_parameters(), b = again->named_parameters();
   ASSERT_EQ(a.keys(), b.keys());

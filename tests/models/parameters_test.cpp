@@ -62,7 +62,6 @@ INSTANTIATE_TEST_SUITE_P(
               "{variant: original, class_dim: 8}", 7215184},
         Count{"eff_mnist", "eff-capsnet", images(1, 28, 28), "{}", 161824},
         Count{"eff_smallnorb", "eff-capsnet", images(2, 48, 48, 5), "{}", 151664},
-        Count{"eff_multimnist", "eff-capsnet", images(1, 36, 36), "{variant: multimnist}", 154656},
         Count{"eff_32_pixels", "eff-capsnet", images(3, 32, 32), "{}", 168544},
         Count{"eff_conv_imagenette", "eff-conv-capsnet", images(3, 128, 128), "{}",
               205568 + 832 + 2560 + 589824 + 40960},

@@ -1,4 +1,4 @@
-// The routing of few images by packed matrices against the capsule layer's plain code in float64.
+// Routing of a few images with packed matrices, compared with the plain code in float64.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 

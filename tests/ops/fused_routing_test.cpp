@@ -1,4 +1,4 @@
-// The fused routing kernels against the capsule layer's plain tensor code in float64.
+// The fused routing kernels, compared with the plain tensor code in float64.
 #include "remcaps/ops/routing.h"
 
 #include <ATen/Parallel.h>
@@ -183,7 +183,7 @@ TEST(FusedRoutingCpu, NamesTheShapesItCannotTake) {
     fused_dynamic_routing(inputs.children, inputs.weight.transpose(2, 3), inputs.bias, {});
     FAIL() << "accepted a transposed weight";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("96x10x8x16"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("[96, 10, 8, 16]"), std::string::npos) << error.what();
   }
   EXPECT_THROW(
       fused_dynamic_routing(inputs.children.to(torch::kFloat64), inputs.weight, inputs.bias, {}),

@@ -1,14 +1,11 @@
-// Scaled-distance routing in float32 on the fused path, where the device and the pose sizes have
-// one, against the capsule layer's plain tensor code in float64.
+// Fused scaled-distance routing in float32, if there is a kernel for the device and the pose sizes,
+// compared with the plain tensor code in float64.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 
-#include <cmath>
-
 #include "remcaps/base/error.h"
 #include "remcaps/ops/routing.h"
-#include "remcaps/kernels/formulas.h"
 #include "tests/ops/kernel_testing.h"
 #include "tests/ops/routing_testing.h"
 
@@ -218,36 +215,6 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FusedScaledDistance,
                            return std::string(std::get<0>(info.param).name) + "_" +
                                   std::get<1>(info.param);
                          });
-
-TEST(FusedScaledDistanceFormulas, AVoteIsShortenedToItsChild) {
-  EXPECT_EQ(kernels::clamp_factor(4.0F, 1.0F), 0.5F);
-  EXPECT_EQ(kernels::clamp_factor(1.0F, 4.0F), 1.0F);
-  EXPECT_EQ(kernels::clamp_factor(0.0F, 0.0F), 1.0F);
-}
-
-TEST(FusedScaledDistanceFormulas, HalfTheMeanDistanceTakesNineTenths) {
-  for (const int parents : {2, 10, 32}) {
-    const float t = kernels::distance_scale(0.8F, std::log(9.0F * float(parents - 1)));
-    const float near = std::exp(t * 0.4F), far = std::exp(t * 0.8F);
-    EXPECT_NEAR(near / (near + float(parents - 1) * far), 0.9F, 1e-5F);
-  }
-  EXPECT_EQ(kernels::distance_scale(0.8F, 0.0F), 0.0F);
-}
-
-TEST(FusedScaledDistanceFormulas, TheScalesSlopeIsThatOfItsSecant) {
-  const float log_odds = std::log(9.0F * 31), step = 1e-2F;
-  const float secant = (kernels::distance_scale(0.8F + step, log_odds) -
-                        kernels::distance_scale(0.8F - step, log_odds)) /
-                       (2 * step);
-  const float scale = kernels::distance_scale(0.8F, log_odds);
-  EXPECT_NEAR(kernels::distance_scale_slope(scale, log_odds), secant, 1e-3F * secant);
-  EXPECT_EQ(kernels::distance_scale_slope(0.0F, 0.0F), 0.0F);
-}
-
-TEST(FusedScaledDistanceFormulas, AVoteThatIsItsPosePullsNothing) {
-  EXPECT_EQ(kernels::distance_pull(-2.0F, 3.0F, 1.0F, 0.5F), -10.0F);
-  EXPECT_EQ(kernels::distance_pull(-2.0F, 3.0F, 1.0F, 0.0F), 0.0F);
-}
 
 class FusedScaledDistanceCpu : public ::testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// The one-pass optimiser step against the same formulas as separate tensor operations in float64.
+// The fused optimiser step, compared with separate tensor operations in float64.
 #include "remcaps/ops/update.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Memory that shows who reads it before it is written: whatever is made next on a GPU lies in it.
+// Fills the free memory of a GPU, to show who reads memory before it is written.
 #pragma once
 
 #include <torch/types.h>
@@ -19,8 +19,9 @@ namespace remcaps {
 /// NaN in every floating type, -1 in whole numbers.
 constexpr uint8_t kPoison = 0xff;
 
-/// Fills what libtorch holds free on the GPUs with a byte, and sees to it that this is enough for a
-/// while. cuBLAS's workspaces are among it: they are made anew with the next product.
+/// Fills the free memory that libtorch holds on the GPUs with a byte, and makes sure that there is
+/// enough of it for the next operations. This includes cuBLAS's workspaces, which are allocated
+/// again by the next product.
 inline void fill_free_memory([[maybe_unused]] uint8_t byte) {
 #ifdef REMCAPS_CUDA
   torch::cuda::synchronize();

@@ -1,7 +1,7 @@
-// Every fused operation on a GPU whose free memory holds NaN against the same on one that holds
-// zeros: an output, a scratch array or a workspace that is read before it is written shows. Sizes
-// are those of the recipes, whole batches and the rests of epochs, since libraries choose their
-// algorithms by them. What a GPU has of multiprocessors matters as well: run it with
+// Runs every fused operation twice on a GPU, with free memory full of NaN and full of zeros. The
+// results differ if an output, a scratch array or a workspace is read before it is written. The
+// sizes are those of the recipes, full batches and the last batches of epochs, since libraries
+// choose their algorithms by size. They also choose by the number of multiprocessors: run it with
 // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE too.
 #include "tests/ops/poisoned_memory.h"
 
@@ -52,7 +52,7 @@ class PoisonedMemoryTest : public ::testing::TestWithParam<int64_t> {
     return random(shape, type).contiguous(kChannelsLast);
   }
 
-  // `operation` makes all its results anew; its inputs are made before.
+  // `operation` allocates all its results. Its inputs exist before.
   void expect_written(const std::string& what, const std::function<Tensors()>& operation) const {
     const auto results = [&](uint8_t byte) {
       fill_free_memory(byte);
@@ -125,8 +125,7 @@ TEST_P(PoisonedMemoryTest, ConvolutionByStrips) {
                      });
 }
 
-// What the two above rest on. Where these fail and no kernel is in between, the library is at
-// fault.
+// The library calls behind the two tests above. If this fails, the library is at fault.
 TEST_P(PoisonedMemoryTest, LibraryProducts) {
   struct Case {
     const char* name;

@@ -7,7 +7,8 @@
 #include <ostream>
 #include <string>
 
-#include "remcaps/capsule/routing.h"
+#include "remcaps/capsule/routing/dynamic.h"
+#include "remcaps/capsule/routing/scaled_distance.h"
 
 namespace remcaps {
 

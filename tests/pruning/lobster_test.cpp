@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/pruning/scheduled.h"
+#include "remcaps/pruning/snip.h"
 #include "tests/golden/golden_case.h"
 #include "tests/pruning/toy_network.h"
 
@@ -117,7 +119,7 @@ TEST(Lobster, SearchesAfterEveryEpochByDefault) {
 
 TEST(Lobster, WaitsForAPlateauWhereAskedToAlsoAcrossAResume) {
   ToyNetwork network;
-  const std::string recipe = "{strategy: lobster, pwe: 2, plateau: 0}";
+  const std::string recipe = "{strategy: lobster, patience_epochs: 2, plateau: 0}";
   auto lobster = pruner(recipe);
   PruningContext context{network};
   context.validation_loss = [] { return 1.0; };
@@ -146,6 +148,46 @@ TEST(Lobster, SearchesOnlyWithinItsEpochsAndAboveItsAccuracy) {
     if (lobster->after_epoch(context).evaluations > 0) searched.push_back(context.epoch);
   }
   EXPECT_THAT(searched, ElementsAre(2));
+}
+
+TEST(Lobster, WaitsUntilAccuracyIsAboveChance) {
+  ToyNetwork network;
+  auto lobster = make_pruner(LobsterOptions{.above_chance = 0.5});
+  PruningContext context{network};
+  context.validation_loss = [] { return 1.0; };
+  context.chance_accuracy = 0.2;
+  const auto searched = [&](double accuracy) {
+    context.epoch_validation_accuracy = accuracy;
+    return lobster->after_epoch(context).evaluations > 0;
+  };
+  EXPECT_FALSE(searched(0.2));
+  EXPECT_FALSE(searched(0.59));
+  EXPECT_TRUE(searched(0.61));
+}
+
+TEST(Lobster, SearchThatIsStoppedDoesNotCountItsEpoch) {
+  ToyNetwork network;
+  auto lobster = pruner("{strategy: lobster, patience_epochs: 1, plateau: 0}");
+  PruningContext context{network};
+  context.validation_loss = []() -> double { throw std::runtime_error("stop"); };
+  context.epoch_validation_loss = 1;
+  lobster->after_epoch(context);
+  const auto before = lobster->state();
+  context.epoch_validation_loss = 2;
+  EXPECT_THROW(lobster->after_epoch(context), std::runtime_error);
+  for (const auto& [name, tensor] : lobster->state())
+    EXPECT_TRUE(torch::equal(tensor, before.at(name))) << name;
+}
+
+TEST(Pruner, OptionStructsMakeTheSectionOfARecipe) {
+  const YAML::Node section =
+      pruning_section("lobster", LobsterOptions{.lambda = 0.25, .tolerance = 0.5});
+  EXPECT_EQ(section["strategy"].as<std::string>(), "lobster");
+  EXPECT_EQ(section["lambda"].as<double>(), 0.25);
+  EXPECT_EQ(section["tolerance"].as<double>(), 0.5);
+  EXPECT_NE(dynamic_cast<LobsterPruner*>(pruner(YAML::Dump(section)).get()), nullptr);
+  EXPECT_NE(dynamic_cast<SnipPruner*>(make_pruner(SnipOptions{}).get()), nullptr);
+  EXPECT_NE(dynamic_cast<ScheduledPruner*>(make_pruner(ScheduledOptions{}).get()), nullptr);
 }
 
 TEST(Pruner, UnknownStrategiesAndKeysAreNamedWithTheNearest) {

@@ -50,13 +50,13 @@ TEST(ThresholdSearch, PrunesUpToTheFirstWeightThatCosts) {
 }
 
 TEST(ThresholdSearch, NeverLeavesALossBeyondTheBound) {
-  for (const double twt : {0.0, 0.05, 0.2, 1.0}) {
+  for (const double tolerance : {0.0, 0.05, 0.2, 1.0}) {
     ToyNetwork network;
     const auto loss = charge(network, {0.04, 0.04, 0.04, 0.1, 0.4, 2});
-    const SearchResult found = search(network, loss, {.twt = twt});
-    EXPECT_LE(loss(), 1 + twt) << "twt " << twt;
+    const SearchResult found = search(network, loss, {.tolerance = tolerance});
+    EXPECT_LE(loss(), 1 + tolerance) << "tolerance " << tolerance;
     EXPECT_EQ(loss(), found.loss);
-    EXPECT_DOUBLE_EQ(found.bound, 1 + twt);
+    EXPECT_DOUBLE_EQ(found.bound, 1 + tolerance);
   }
 }
 
@@ -74,6 +74,18 @@ TEST(ThresholdSearch, LossThatIsNotANumberIsAboveTheBound) {
   const double nan = std::nan("");
   search(network, charge(network, {0, 0, nan, 0, 0, 0}));
   EXPECT_THAT(values(network.conv_weight()), ElementsAre(0, 0));
+  EXPECT_THAT(values(network.weight), ElementsAre(0.3f, -0.4f, 0.5f, -0.6f));
+}
+
+TEST(ThresholdSearch, LossThatThrowsLeavesTheWeightsAsTheyWere) {
+  ToyNetwork network;
+  int64_t calls = 0;
+  const auto stop = [&]() -> double {
+    if (++calls == 3) throw std::runtime_error("stop");
+    return 1.0;  // every threshold is within the bound
+  };
+  EXPECT_THROW(search(network, stop), std::runtime_error);
+  EXPECT_THAT(values(network.conv_weight()), ElementsAre(0.1f, -0.2f));
   EXPECT_THAT(values(network.weight), ElementsAre(0.3f, -0.4f, 0.5f, -0.6f));
 }
 
@@ -127,13 +139,14 @@ struct RandomProblem {
 
 TEST(ThresholdSearch, GivesTheSameAsThePlainBisectionWithFewerEvaluations) {
   for (int64_t seed = 0; seed < 8; ++seed) {
-    for (const double twt : {0.0, 1e-4, 0.05}) {
+    for (const double tolerance : {0.0, 1e-4, 0.05}) {
       RandomProblem plain(seed), cheap(seed);
-      const SearchResult a = search_threshold(
-          plain.weights, plain.range(), [&] { return plain.loss(); }, {.twt = twt, .reuse = false});
-      const SearchResult b = search_threshold(cheap.weights, cheap.range(),
-                                              [&] { return cheap.loss(); }, {.twt = twt});
-      EXPECT_EQ(a.threshold, b.threshold) << "seed " << seed << " twt " << twt;
+      const SearchResult a =
+          search_threshold(plain.weights, plain.range(), [&] { return plain.loss(); },
+                           {.tolerance = tolerance, .reuse = false});
+      const SearchResult b = search_threshold(
+          cheap.weights, cheap.range(), [&] { return cheap.loss(); }, {.tolerance = tolerance});
+      EXPECT_EQ(a.threshold, b.threshold) << "seed " << seed << " tolerance " << tolerance;
       EXPECT_EQ(a.loss, b.loss);
       EXPECT_EQ(a.steps, b.steps);
       for (size_t k = 0; k < plain.weights.size(); ++k)

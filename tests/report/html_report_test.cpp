@@ -7,11 +7,11 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/recipe/context.h"
 #include "remcaps/report/html_report.h"
 #include "remcaps/report/html_report_couplings.h"
 #include "remcaps/report/html_report_run.h"
-#include "remcaps/training/checkpoint.h"
-#include "remcaps/training/context.h"
+#include "remcaps/runs/weights.h"
 #include "tests/data/fixtures.h"
 #include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
@@ -195,35 +195,6 @@ TEST(ExplorerData, KeepsSaliencyMapsWhereNoCouplingsFit) {
   EXPECT_LE(bytes_in(blobs), 500u);
 }
 
-TEST(ReadMetrics, TellsMissingNumbersFromZeros) {
-  TemporaryFolder folder;
-  write_atomically(folder / "metrics.csv", "epoch,entropy,keys\n0,,\n1,2.5,0\n");
-  const json columns = read_metrics(folder / "metrics.csv");
-  EXPECT_EQ(columns["epoch"], json({0.0, 1.0}));
-  EXPECT_EQ(columns["entropy"], json({nullptr, 2.5}));
-  EXPECT_EQ(columns["keys"], json({nullptr, 0.0}));
-  EXPECT_EQ(read_metrics(folder / "absent.csv"), json::object());
-}
-
-TEST(ReadMetrics, NamesTheLineThatIsDamaged) {
-  TemporaryFolder folder;
-  write_atomically(folder / "metrics.csv", "epoch,loss\n0,0.5\n1,abc\n");
-  try {
-    read_metrics(folder / "metrics.csv");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("line 3, loss is \"abc\"; expected a number"));
-  }
-}
-
-TEST(ReadMetrics, RefusesWhatIsNoMetricsFile) {
-  TemporaryFolder folder;
-  for (const char* text : {"", "\n", "garbage", "\x7f\x45\xff,\x01\n", "a,b\n1,2\n"}) {
-    write_atomically(folder / "metrics.csv", text);
-    EXPECT_THROW(read_metrics(folder / "metrics.csv"), Error) << text;
-  }
-}
-
 Dataset grey_images(int64_t count, int64_t side) {
   Dataset data;
   data.images = torch::arange(count).view({-1, 1, 1, 1}).expand({count, 1, side, side});
@@ -271,6 +242,12 @@ class HtmlReport : public ::testing::Test {
       GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
   }
 
+  static HtmlReportOptions of(const std::vector<std::string>& runs) {
+    HtmlReportOptions options;
+    options.runs = runs;
+    return options;
+  }
+
   // A network that was never trained has parse trees as well.
   std::filesystem::path weights(const std::string& model, int64_t seed) {
     const YAML::Node node = YAML::Load(fmt::format(
@@ -295,8 +272,8 @@ TEST_F(HtmlReport, OfTwoRunsSharesTheirImages) {
   HtmlReportOptions options;
   options.samples = 25;
   const auto file = folder_ / "report.html";
-  const HtmlReportSummary summary = write_html_report(
-      {weights("eff-capsnet", 1), weights("eff-capsnet", 2)}, options, torch::kCPU, file);
+  options.runs = {weights("eff-capsnet", 1), weights("eff-capsnet", 2)};
+  const HtmlReportSummary summary = write_html_report(options, file);
   EXPECT_EQ(summary.runs, (std::vector<std::string>{"eff-capsnet, seed 1", "eff-capsnet, seed 2"}));
   const std::string page = read_file(file);
   EXPECT_EQ(summary.bytes, page.size());
@@ -335,7 +312,7 @@ TEST_F(HtmlReport, ThePaperStandsBesideItsOwnExperimentsOnly) {
     info.class_names.assign(10, "digit");
     const auto network = build_model(info.recipe, info.context);
     save_weights(folder_ / "weights.safetensors", *network, info);
-    write_html_report({folder_ / "weights.safetensors"}, {}, torch::kCPU, folder_ / "report.html");
+    write_html_report(of({folder_ / "weights.safetensors"}), folder_ / "report.html");
     return data_of(read_file(folder_ / "report.html"))["runs"][0];
   };
   json run = run_with({"precision=bf16", "train.epochs=2"});
@@ -358,7 +335,7 @@ TEST_F(HtmlReport, NamesTheCheckpointOfARunAndWhatWasExported) {
   metadata["card"] = "{}";
   save_safetensors(small, file.load_all(), metadata);
   const auto page = folder_ / "report.html";
-  write_html_report({best, small}, {}, torch::kCPU, page);
+  write_html_report(of({best, small}), page);
   const json runs = data_of(read_file(page))["runs"];
   EXPECT_EQ(runs[0]["checkpoint"], "best");
   EXPECT_EQ(runs[1]["checkpoint"], "exported");
@@ -368,7 +345,8 @@ TEST_F(HtmlReport, TheCodesAreThoseOfTheDictionaries) {
   HtmlReportOptions options;
   options.samples = 60;  // all images: the explorer's trees are the dictionaries'
   const auto file = folder_ / "report.html";
-  write_html_report({weights("eff-capsnet", 3)}, options, torch::kCPU, file);
+  options.runs = {weights("eff-capsnet", 3)};
+  write_html_report(options, file);
   const std::string page = read_file(file);
   const json run = data_of(page)["runs"][0];
   const std::string codes = blob_of(page, run["explorer"]["layers"][0]["couplings"]);
@@ -393,15 +371,48 @@ TEST_F(HtmlReport, TheCodesAreThoseOfTheDictionaries) {
   EXPECT_EQ(run["key_couplings"], 16);
 }
 
+// Two runs that differ in the size alone that pictures are decoded to.
+TEST_F(HtmlReport, RunsWithOtherImageSizesHaveTheirOwnImages) {
+  for (int k = 0; k < 12; ++k)
+    write_png(folder_ / fmt::format("pictures/{}/{}.png", k % 2 ? "cat" : "dog", k),
+              noise({1, 40, 40}));
+  const auto weights_of_size = [&](int64_t side) {
+    const YAML::Node node = YAML::Load(
+        fmt::format("{{dataset: {{name: folder, folder: '{}', image_size: {}}}, "
+                    "model: {{name: dr-capsnet, conv_channels: 4, primary_types: 2, "
+                    "primary_dim: 4, conv_kernel: 5, primary_kernel: 5, primary_stride: 3}}}}",
+                    (folder_ / "pictures").string(), side));
+    WeightsInfo info;
+    info.recipe = parse_recipe(node, fmt::format("own/size-{}", side));
+    const DataSplits splits = load_dataset(info.recipe.dataset, folder_.path());
+    info.context = model_context(info.recipe, splits);
+    info.class_names = splits.class_names;
+    const auto path = folder_ / fmt::format("size-{}.safetensors", side);
+    save_weights(path, *build_model(info.recipe, info.context), info);
+    return path;
+  };
+  HtmlReportOptions options = of({weights_of_size(20), weights_of_size(32), weights_of_size(20)});
+  options.split = "train";
+  write_html_report(options, folder_ / "report.html");
+  const json report = data_of(read_file(folder_ / "report.html"));
+  ASSERT_EQ(report["datasets"].size(), 2);
+  EXPECT_EQ(report["datasets"][0]["images"]["shape"][3], 20);
+  EXPECT_EQ(report["datasets"][1]["images"]["shape"][3], 32);
+  EXPECT_EQ(report["runs"][2]["dataset"], 0) << "the same images are shared";
+  const json& names = report["datasets"][0]["names"];
+  ASSERT_EQ(names.size(), report["datasets"][0]["labels"].size());
+  EXPECT_THAT(names[0].get<std::string>(), ::testing::EndsWith(".png"));
+}
+
 TEST_F(HtmlReport, NothingIsLeftBehindWhereARunIsMissing) {
   const auto file = folder_ / "report.html";
-  EXPECT_THROW(write_html_report({folder_ / "no-such-run"}, {}, torch::kCPU, file), Error);
+  EXPECT_THROW(write_html_report(of({folder_ / "no-such-run"}), file), Error);
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST_F(HtmlReport, AFolderInItsPlaceIsFoundBeforeAnythingIsMeasured) {
   try {
-    write_html_report({folder_ / "no-such-run"}, {}, torch::kCPU, folder_.path());
+    write_html_report(of({folder_ / "no-such-run"}), folder_.path());
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("a folder; expected a file to write"));

@@ -7,10 +7,10 @@
 
 #include <cmath>
 
+#include "remcaps/evaluation/evaluate.h"
+#include "remcaps/recipe/context.h"
+#include "remcaps/recipe/recipe.h"
 #include "remcaps/torch/compat.h"
-#include "remcaps/training/context.h"
-#include "remcaps/training/evaluate.h"
-#include "remcaps/training/recipe.h"
 #include "remcaps/training/step.h"
 #include "remcaps/training/trainer.h"
 #include "tests/ops/kernel_testing.h"

@@ -8,12 +8,12 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/evaluation/evaluate.h"
 #include "remcaps/pruning/threshold_search.h"
-#include "remcaps/training/evaluate.h"
 #include "remcaps/training/launch.h"
 #include "tests/ops/kernel_testing.h"
+#include "tests/recipe/tiny_network.h"
 #include "tests/temporary_folder.h"
-#include "tests/training/tiny_network.h"
 
 namespace remcaps {
 namespace {
@@ -197,7 +197,7 @@ TEST_P(StepGraphTest, RecordedPassSeesTheWeightsAsTheyAre) {
   }
 }
 
-// Convolutions and routing with workspaces of their own, in two lanes on a GPU.
+// Convolutions and routing with workspaces of their own, on two streams on a GPU.
 TEST_P(StepGraphTest, RecordedPassOfACapsuleNetworkIsItsEvaluation) {
   constexpr int64_t kCount = 40;
   const OwnStream stream(device());
@@ -228,24 +228,24 @@ TEST_P(StepGraphTest, RecordedPassOfACapsuleNetworkIsItsEvaluation) {
   }
 }
 
-TEST_P(StepGraphTest, RecordedLanesSeeWhatWasDoneBeforeAndAreSeenAfter) {
-  constexpr int64_t kPieces = 7, kLanes = 3, kSide = 256;
+TEST_P(StepGraphTest, RecordedStreamsSeeWhatWasDoneBeforeAndAreSeenAfter) {
+  constexpr int64_t kPieces = 7, kStreams = 3, kSide = 256;
   const OwnStream stream(device());
   const auto options = torch::TensorOptions().device(device()).dtype(torch::kFloat32);
   Tensor input = torch::zeros({}, options);
   Tensor pieces = torch::zeros({kPieces}, options), total = torch::zeros({}, options);
   const auto work = [&] {
     const Tensor doubled = input * 2;
-    Lanes lanes(device(), kLanes);
+    ParallelStreams streams(device(), kStreams);
     for (int64_t piece = 0; piece < kPieces; ++piece)
-      lanes.on(piece % kLanes, [&] {
-        // Of so many products that the lanes overlap, each with memory of its own.
+      streams.on(piece % kStreams, [&] {
+        // Enough products that the streams overlap, each with its own memory.
         const Tensor mean = torch::full({kSide, kSide}, 1.0 / kSide, options);
         Tensor matrix = (doubled + static_cast<double>(piece)).expand({kSide, kSide}).contiguous();
         for (int repeat = 0; repeat < 8; ++repeat) matrix = torch::mm(matrix, mean);
         pieces[piece].copy_(matrix[kSide - 1][0]);
       });
-    lanes.join();
+    streams.join();
     total.copy_(pieces.sum());
   };
   work();
@@ -258,17 +258,17 @@ TEST_P(StepGraphTest, RecordedLanesSeeWhatWasDoneBeforeAndAreSeenAfter) {
   }
 }
 
-TEST_P(StepGraphTest, LaneThatFailsLeavesNothingRecordedAndTheDeviceUsable) {
+TEST_P(StepGraphTest, StreamThatFailsLeavesNothingRecordedAndTheDeviceUsable) {
   const OwnStream stream(device());
   Tensor sum = torch::zeros({}, torch::TensorOptions().device(device()));
   bool fails = false;
   const auto work = [&] {
-    Lanes lanes(device(), 2);
-    lanes.on(1, [&] {
+    ParallelStreams streams(device(), 2);
+    streams.on(1, [&] {
       sum += 1;
       check(!fails, "as it should");
     });
-    lanes.join();
+    streams.join();
   };
   work();
   DeviceGraph graph(device());
@@ -295,7 +295,7 @@ TEST_P(StepGraphTest, SearchWithRecordedPassesFindsThePlainSearchsThreshold) {
     };
     // Without reuse every threshold is evaluated: the plainest search there is.
     results.push_back(search_threshold(prunable_weights(*f.model, {}), magnitude_range(*f.model),
-                                       loss, {.twt = 0.02, .reuse = record}));
+                                       loss, {.tolerance = 0.02, .reuse = record}));
     weights.push_back(f.model->named_parameters()["class.weight"].detach().cpu());
   }
   EXPECT_GT(results[0].threshold, 0);

@@ -9,12 +9,12 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/pruning/lobster.h"
+#include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
-#include "remcaps/training/load.h"
-#include "remcaps/training/memory.h"
+#include "tests/recipe/tiny_network.h"
 #include "tests/temporary_folder.h"
-#include "tests/training/tiny_network.h"
 
 namespace remcaps {
 namespace {
@@ -54,10 +54,33 @@ class ProbePruner : public Pruner {
   }
 };
 
+// LOBSTER, in whose second search a signal comes.
+class InterruptedLobster : public LobsterPruner {
+ public:
+  InterruptedLobster() : LobsterPruner({.lambda = 0.01, .patience_epochs = 0, .tolerance = 0.5}) {}
+
+  PruningReport after_epoch(PruningContext& context) override {
+    const auto loss = context.validation_loss;
+    int64_t calls = 0;
+    context.validation_loss = [&] {
+      if (signal_in_search && context.epoch == 1 && ++calls == 2) {
+        signal_in_search = false;
+        raise(SIGINT);
+      }
+      return loss();
+    };
+    return LobsterPruner::after_epoch(context);
+  }
+
+  static inline bool signal_in_search = false;
+};
+
 class TrainerTest : public ::testing::Test {
  protected:
   TrainerTest() {
     register_pruner("probe", [](ConfigSection&) { return std::make_unique<ProbePruner>(); });
+    register_pruner("interrupted",
+                    [](ConfigSection&) { return std::make_unique<InterruptedLobster>(); });
     probe = &probe_;
   }
   ~TrainerTest() override { probe = nullptr; }
@@ -186,7 +209,7 @@ TEST_F(TrainerTest, FastEpochsAreNotSavedOneByOne) {
 
 void TrainerTest::expect_pruned_run_resumes(const std::string& kernels) {
   const Recipe recipe = tiny_recipe(
-      "{train: {epochs: 4}, pruning: {strategy: lobster, lambda: 0.01, twt: 0.5}, kernels: " +
+      "{train: {epochs: 4}, pruning: {strategy: lobster, lambda: 0.01, tolerance: 0.5}, kernels: " +
       kernels + "}");
   const auto whole = start(recipe, "whole");
   const RunSummary summary = whole->run();
@@ -249,11 +272,33 @@ TEST_F(TrainerTest, SignalSavesWithinTheEpochAndResumesExactly) {
     EXPECT_EQ(interrupted.exit_code(), 130);
     EXPECT_THAT(interrupted.what(),
                 HasSubstr("remcaps resume " + trainer->folder().path().string()));
-    EXPECT_THAT(interrupted.what(), HasSubstr("epoch 2, step 7"));
+    EXPECT_THAT(interrupted.what(), HasSubstr("saved at epoch 2, step 2"));
   }
   probe_.at_step = nullptr;
   again(trainer->folder())->run();
   EXPECT_EQ(read_file(whole->folder().last()), read_file(trainer->folder().last()));
+}
+
+TEST_F(TrainerTest, SignalInASearchSavesAtTheEndOfTheEpochAndResumesExactly) {
+  const Recipe recipe = tiny_recipe("{pruning: {strategy: interrupted}}");
+  const auto whole = start(recipe, "whole");
+  EXPECT_GT(whole->run().sparsity, 0);
+  const auto trainer = start(recipe, "part");
+  InterruptedLobster::signal_in_search = true;
+  EXPECT_THAT(error_of(*trainer), HasSubstr("saved at epoch 2, step 5;"));
+  again(trainer->folder())->run();
+  for (const char* name : {"best.safetensors", "last.safetensors", "metrics.csv"})
+    EXPECT_EQ(read_file(whole->folder().path() / name), read_file(trainer->folder().path() / name))
+        << name;
+}
+
+TEST_F(TrainerTest, PruningOfANetworkThatHasNotLearntIsPointedOutOnce) {
+  ::testing::internal::CaptureStderr();
+  start(tiny_recipe("{train: {lr: 0}, pruning: {strategy: lobster}}"), "a")->run();
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("where chance is 35.00 %"));
+  EXPECT_THAT(text, HasSubstr("pruning.above_chance"));
+  EXPECT_EQ(text.find("warning:"), text.rfind("warning:"));
 }
 
 TEST_F(TrainerTest, LossThatIsNotFiniteNamesStepParameterAndCheckpoint) {
@@ -280,21 +325,6 @@ TEST_F(TrainerTest, ChosenEpochsAreKeptAndTheTestSetIsMeasuredAsAsked) {
   EXPECT_TRUE(fs::exists(trainer->folder().epoch(2)));
   const LoadedRun kept = load_run(trainer->folder().path(), torch::kCPU, "epoch-0002");
   EXPECT_EQ(kept.epoch, 2);
-}
-
-TEST_F(TrainerTest, HookAddsItsColumnsEverySoManyEpochs) {
-  TrainingHooks hooks;
-  std::vector<int64_t> epochs;
-  hooks.measure = [&](const Recipe&, CapsNet&, const BatchSource& test, EpochRecord& record) {
-    EXPECT_EQ(test.size(), 50);
-    epochs.push_back(record.epoch);
-    record.entropy = 1.5;
-  };
-  const auto trainer = start_run(tiny_recipe("{train: {epochs: 5}, metrics: {every: 2}}"),
-                                 tiny_data(), folder_ / "a", "data", torch::kCPU, hooks);
-  trainer->run();
-  EXPECT_THAT(epochs, ElementsAre(1, 3));
-  EXPECT_THAT(read_file(trainer->folder().metrics()), HasSubstr(",1.5,"));
 }
 
 TEST_F(TrainerTest, RunFolderIsNeverReused) {
@@ -324,32 +354,6 @@ TEST_F(TrainerTest, LoadedRunIsTheBestCheckpointOfAnUnprunedRunAndTheLastOfAPrun
   EXPECT_EQ(run.epoch, 2);
   EXPECT_EQ(run.class_names.size(), 3);
   EXPECT_FALSE(run.model->is_training());
-}
-
-TEST_F(TrainerTest, MemoryIsEstimatedFromTheLayersCosts) {
-  const auto trainer = start(tiny_recipe(), "a");
-  const MemoryEstimate estimate = estimate_memory(trainer->model(), 16);
-  const int64_t parameters = 12 * 36 + 12;
-  EXPECT_EQ(estimate.weights, parameters * 4);
-  EXPECT_EQ(estimate.optimiser, parameters * 12);
-  EXPECT_EQ(estimate.votes, 100 * 16 * 4);
-  EXPECT_EQ(estimate.largest_layer, "class");
-  Recipe greedy = tiny_recipe("{train: {batch: 65536}, kernels: reference}");
-  EXPECT_EQ(check_memory(trainer->model(), greedy, torch::kCPU), "");
-  EXPECT_GT(available_memory(torch::kCPU), 0);
-}
-
-TEST(Memory, FilesThatAreOnlyCachedDoNotCountAgainstAControlGroupsLimit) {
-  const TemporaryFolder group;
-  EXPECT_EQ(group_available(group.path()), std::nullopt);
-  write_atomically(group / "memory.max", "1000\n");
-  write_atomically(group / "memory.current", "900\n");
-  EXPECT_EQ(group_available(group.path()), 100);
-  write_atomically(group / "memory.stat",
-                   "anon 100\nfile 800\nshmem 50\ninactive_file 600\nactive_file 150\n");
-  EXPECT_EQ(group_available(group.path()), 850);
-  write_atomically(group / "memory.max", "max\n");
-  EXPECT_EQ(group_available(group.path()), std::nullopt);
 }
 
 int host_caught = 0;

@@ -1,17 +1,18 @@
-// Observable Plot charts that follow the width of their box.
+// Observable Plot charts that follow the width of their box and the colour scheme.
 
 import * as Plot from "@observablehq/plot";
 import { extent } from "d3";
+import { onThemeChange } from "./colour";
 import { h } from "./dom";
 
 export interface ChartOptions {
   title: string;
-  /** What the chart shows, for those who do not see it. */
+  /** What the chart shows, for screen readers. */
   label: string;
   note?: string;
 }
 
-/** A figure whose plot is drawn anew when its box changes width. */
+/** A figure whose plot is drawn again when its box changes width or the colour scheme changes. */
 export function chart(
   { title, label, note }: ChartOptions,
   draw: (width: number) => Plot.PlotOptions,
@@ -24,7 +25,7 @@ export function chart(
     box,
   );
   let drawn = 0;
-  new ResizeObserver(() => {
+  const redraw = () => {
     const width = Math.floor(box.clientWidth);
     if (width === 0 || width === drawn) return;
     drawn = width;
@@ -37,7 +38,12 @@ export function chart(
       ...draw(width),
     };
     box.replaceChildren(Plot.plot(options));
-  }).observe(box);
+  };
+  new ResizeObserver(redraw).observe(box);
+  onThemeChange(() => {
+    drawn = 0;
+    redraw();
+  });
   return figure;
 }
 

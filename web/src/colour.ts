@@ -1,6 +1,6 @@
 // Colours: one per run, and perceptually uniform maps for numbers.
 
-import { interpolateMagma, interpolateViridis, rgb } from "d3";
+import { interpolateBlues, interpolateMagma, interpolateRgb, interpolateViridis, rgb } from "d3";
 
 const RUN_COLOURS = ["#4269d0", "#e07b39", "#3ca951", "#a463f2", "#9c6b4e", "#d6538f", "#2fa4a0"];
 
@@ -26,13 +26,23 @@ export const onThemeChange = (listener: () => void): void =>
   darkGround.addEventListener("change", listener);
 
 /**
- * Couplings and activations, 0..1: the larger, the further from the ground's own lightness. By the
- * square root, since most couplings are small.
+ * Couplings and activations, 0..1: the larger, the more it stands out from the page. The scale goes
+ * by the square root, since most couplings are small.
  */
 export function strengthColour(value: number): string {
   const place = Math.sqrt(Math.min(1, Math.max(0, value)));
   return interpolateViridis(isDark() ? place : 1 - place);
 }
+
+const darkBlues = interpolateRgb("#1b2531", "#8fb0ff");
+
+/** Shares, 0..1, from the page's own lightness to a strong blue; by the square root. */
+export function shareColour(share: number): string {
+  return (isDark() ? darkBlues : interpolateBlues)(Math.sqrt(share));
+}
+
+/** The colour of text on shareColour(). */
+export const shareInk = (share: number): string => (share > 0.3 !== isDark() ? "white" : "#11161d");
 
 export const saliencyColour = interpolateMagma;
 

@@ -1,10 +1,11 @@
-// How the couplings to the predicted class are distributed, class by class.
+// The distribution of the couplings to the predicted class, class by class.
 
 import * as Plot from "@observablehq/plot";
 import { chart } from "./chart";
 import { runColour } from "./colour";
 import { h } from "./dom";
 import type { Report } from "./schema";
+import { runLegend } from "./summary";
 
 const MOST_CLASSES = 20;
 
@@ -28,19 +29,18 @@ function classChart(report: Report, name: string): HTMLElement | null {
   });
   if (series.length === 0) return null;
   const floor = Math.max(1e-6, smallest) / 2;
-  const decades = [0, -1, -2, -3, -4, -5, -6]
-    .map((power) => 10 ** power)
-    .filter((share) => share > floor);
+  const decades = [0, -2, -4, -6].map((power) => 10 ** power).filter((share) => share > floor);
+  const label = (share: number) => `${+(100 * share).toPrecision(1)} %`;
   return chart({ title: name, label: `Distribution of couplings to class ${name}` }, () => ({
     height: 140,
-    marginLeft: 54,
+    marginLeft: 14 + 6.6 * Math.max(...decades.map((share) => label(share).length)),
     x: { label: "coupling", domain: [0, 1], ticks: 5 },
     y: {
       label: "share",
       type: "log",
       domain: [floor, 1],
       ticks: decades,
-      tickFormat: (share: number) => `${+(100 * share).toPrecision(1)} %`,
+      tickFormat: label,
       grid: true,
     },
     marks: [
@@ -93,6 +93,7 @@ export function couplingsSection(report: Report): HTMLElement {
           ? ` The first ${MOST_CLASSES} of ${names.length} classes are shown.`
           : ""),
     ),
+    runLegend(report),
     h("div", { class: "charts small" }, ...figures),
   );
 }

@@ -5,6 +5,7 @@ import { chart, domainOf } from "./chart";
 import { runColour } from "./colour";
 import { h } from "./dom";
 import type { Report } from "./schema";
+import { runLegend } from "./summary";
 
 interface Point {
   x: number;
@@ -79,7 +80,7 @@ function points(report: Report, curve: Curve): Point[] {
   return report.runs.flatMap((run, place) => {
     const { columns } = run.metrics;
     const xs = columns[curve.x?.[0] ?? "epoch"] ?? [];
-    // A run that never prunes has no way along this axis.
+    // A run that never prunes has one point on this axis.
     if (curve.x && xs.every((x) => x === 0)) return [];
     return curve.series.flatMap(([column, series]) =>
       (columns[column] ?? []).flatMap((value, row) => {
@@ -151,14 +152,27 @@ function draw(report: Report, curve: Curve): HTMLElement | null {
   }));
 }
 
+/** Only the folder of a run has its metrics.csv: weights files and networks of the zoo do not. */
+function withoutCurves(report: Report): HTMLElement | null {
+  const names = report.runs
+    .filter((run) => Object.keys(run.metrics.columns).length === 0)
+    .map((run) => run.name);
+  if (names.length === 0) return null;
+  return h(
+    "p",
+    { class: "empty" },
+    `No curves for ${names.join(", ")}: only run folders have a metrics.csv, weights files and networks of the zoo do not.`,
+  );
+}
+
 export function curvesSection(report: Report): HTMLElement {
   const figures = CURVES.map((curve) => draw(report, curve)).filter((figure) => figure !== null);
   return h(
     "section",
     { id: "curves" },
     h("h2", {}, "Curves"),
-    figures.length > 0
-      ? h("div", { class: "charts" }, ...figures)
-      : h("p", { class: "empty" }, "These runs have no metrics.csv."),
+    withoutCurves(report),
+    figures.length > 0 ? runLegend(report) : null,
+    figures.length > 0 ? h("div", { class: "charts" }, ...figures) : null,
   );
 }

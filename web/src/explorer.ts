@@ -4,6 +4,7 @@ import { onThemeChange } from "./colour";
 import type { DatasetData, RunData } from "./data";
 import { loadDataset, loadRun } from "./data";
 import { h, select } from "./dom";
+import { imageName } from "./images";
 import { panel } from "./panel";
 import { Picker } from "./picker";
 import type { Report } from "./schema";
@@ -163,8 +164,9 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
     if (!shown) return;
     const { dataset, runs } = shown;
     const { sample } = store.get();
-    const { indices, labels, classes } = dataset.info;
-    chosen.textContent = `Image ${indices[sample]} of ${dataset.info.name}'s ${dataset.info.split} set: ${classes[labels[sample]]}`;
+    const { labels, classes } = dataset.info;
+    const name = imageName(dataset.info, sample).replace(/^image/, "Image");
+    chosen.textContent = `${name} of ${dataset.info.name}'s ${dataset.info.split} set: ${classes[labels[sample]]}`;
     panels.replaceChildren(...runs.map(({ data, place }) => panel(data, place, dataset, store)));
   };
   const fillPicker = () =>

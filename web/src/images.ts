@@ -4,7 +4,12 @@ import { extent } from "d3";
 import { MAGMA } from "./colour";
 import type { Images } from "./data";
 import { h } from "./dom";
+import type { Dataset } from "./schema";
 import type { SaliencyMap } from "./tree";
+
+/** "image 17", or the file's name of an own picture. */
+export const imageName = ({ names, indices }: Dataset, sample: number): string =>
+  names[sample] ?? `image ${indices[sample]}`;
 
 /** One image at its own resolution; CSS enlarges it without smoothing. */
 export function imageCanvas(images: Images, place: number, label: string): HTMLCanvasElement {

@@ -4,7 +4,7 @@ import * as Plot from "@observablehq/plot";
 import { gradient, runColour, saliencyColour, strengthColour } from "./colour";
 import type { DatasetData, Images, RunData } from "./data";
 import { h, percent, plural } from "./dom";
-import { imageCanvas, rangeOf, saliencyCanvas } from "./images";
+import { imageCanvas, imageName, rangeOf, saliencyCanvas } from "./images";
 import { levelsFor } from "./quantize";
 import type { State, Store } from "./state";
 import { runLabel } from "./summary";
@@ -195,7 +195,7 @@ function siblings(
       "div",
       { class: "thumbs" },
       ...group.slice(0, SIBLINGS).map((sample) => {
-        const label = `Image ${dataset.info.indices[sample]}`;
+        const label = imageName(dataset.info, sample);
         return h(
           "button",
           {

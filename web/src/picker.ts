@@ -2,7 +2,7 @@
 
 import type { DatasetData, RunData } from "./data";
 import { h, plural } from "./dom";
-import { imageCanvas } from "./images";
+import { imageCanvas, imageName } from "./images";
 import type { State, Store } from "./state";
 
 function matching(state: State, dataset: DatasetData, runs: RunData[]): number[] {
@@ -39,10 +39,10 @@ export class Picker {
     const state = this.store.get();
     this.samples = matching(state, dataset, runs);
     this.options = new Map();
-    const { classes, labels, indices } = dataset.info;
+    const { classes, labels } = dataset.info;
     for (const sample of this.samples) {
       const wrong = runs.some((run) => run.predicted[sample] !== labels[sample]);
-      const name = `${classes[labels[sample]]}, image ${indices[sample]}${wrong ? ", misclassified" : ""}`;
+      const name = `${classes[labels[sample]]}, ${imageName(dataset.info, sample)}${wrong ? ", misclassified" : ""}`;
       const option = h(
         "button",
         {

@@ -29,6 +29,8 @@ export interface Dataset {
   /** The explorer's images: places in the split, true classes, and pixels [S, C, H, W]. */
   indices: number[];
   labels: number[];
+  /** File names of own pictures; empty for other data sets. */
+  names: string[];
   images: Blob;
   /** Further images that dictionaries show, [G, C, H, W]. */
   gallery: Blob;

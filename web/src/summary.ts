@@ -2,7 +2,7 @@
 
 import * as Plot from "@observablehq/plot";
 import { chart, domainOf } from "./chart";
-import { runColour } from "./colour";
+import { runColour, shareColour, shareInk } from "./colour";
 import { commas, h, percent } from "./dom";
 import type { PaperNumbers, Report, Run } from "./schema";
 
@@ -64,6 +64,10 @@ export function runLabel(run: Run, place: number): HTMLElement {
   );
 }
 
+/** Which colour is which run. */
+export const runLegend = (report: Report): HTMLElement =>
+  h("p", { class: "legends runs" }, ...report.runs.map((run, place) => runLabel(run, place)));
+
 const details = (run: Run, report: Report): string => {
   const dataset = report.datasets[run.dataset];
   const levels = run.layers.map((layer) => (layer.levels === 0 ? "–" : layer.levels)).join(", ");
@@ -71,7 +75,7 @@ const details = (run: Run, report: Report): string => {
   return `${run.model} on ${dataset.name}, ${pruning}, K = ${levels}, ${run.checkpoint} checkpoint (epoch ${run.epoch + 1})`;
 };
 
-/** What was changed of the recipe; nothing where it ran as it stands. */
+/** What was changed of the recipe; nothing if it ran as it is. */
 function changes(run: Run): HTMLElement | null {
   const changed = Object.entries(run.changed).map(([key, value]) => `${key}=${value}`);
   return changed.length > 0 ? h("small", {}, `recipe changed: ${changed.join(", ")}`) : null;
@@ -120,7 +124,7 @@ function summaryTable(report: Report): HTMLElement {
   );
 }
 
-/** A number per class, a dot for each run, joined so that the distance between runs is seen. */
+/** A number per class: a dot for each run, and a line between them. */
 function perClass(
   report: Report,
   title: string,
@@ -194,9 +198,12 @@ function confusion(run: Run, place: number, report: Report): HTMLElement {
       padding: 0.05,
       x: { label: "predicted", domain: classes, tickRotate: -60, tickSize: 0 },
       y: { label: "true", domain: classes, tickSize: 0 },
-      color: { type: "sqrt", scheme: "blues", domain: [0, 1] },
       marks: [
-        Plot.cell(cells, { x: "predicted", y: "truth", fill: "share" }),
+        Plot.cell(cells, {
+          x: "predicted",
+          y: "truth",
+          fill: (cell: { share: number }) => shareColour(cell.share),
+        }),
         width <= 420
           ? null
           : Plot.text(
@@ -205,7 +212,7 @@ function confusion(run: Run, place: number, report: Report): HTMLElement {
                 x: "predicted",
                 y: "truth",
                 text: "count",
-                fill: (cell: { share: number }) => (cell.share > 0.3 ? "white" : "#1c2733"),
+                fill: (cell: { share: number }) => shareInk(cell.share),
                 fontSize: 10,
               },
             ),

@@ -3,11 +3,10 @@
 import { scaleSqrt } from "d3";
 import { isDark, strengthColour } from "./colour";
 import { commas, h } from "./dom";
-import type { Grid } from "./schema";
+import { MOST_NODES, cellSide, tileGrids, tilesPerRow } from "./tiles";
 import type { Backtrack, Threshold, Tree, TreeLevel } from "./tree";
-import { backtrack, forEachCell, hasPlace, thresholdOf } from "./tree";
+import { backtrack, forEachCell, thresholdOf } from "./tree";
 
-const MOST_NODES = 64;
 const SVG = "http://www.w3.org/2000/svg";
 
 function svg(tag: string, attributes: Record<string, string | number>, text?: string): SVGElement {
@@ -118,30 +117,9 @@ function nodePicture(
   return picture;
 }
 
-/** A layer without a map is laid out in rows, so that it can be drawn as one. */
-function gridsOf(level: TreeLevel): Grid[] {
-  const { grids, children } = level.layer.info;
-  if (hasPlace(level.layer.info)) return grids;
-  const width = Math.min(children, 48);
-  const height = Math.ceil(children / width);
-  return [
-    { offset: 0, types: 1, height, width, stride_type: children, stride_y: width, stride_x: 1 },
-  ];
-}
-
-/** Rows of equal length, together about twice as wide as high. */
-function tilesPerRow({ types, height, width }: Grid): number {
-  const wanted = Math.sqrt((2.4 * types * height) / width);
-  const divisors = Array.from({ length: types }, (_, k) => k + 1).filter((k) => types % k === 0);
-  const nearest = divisors.reduce((best, k) =>
-    Math.abs(k - wanted) < Math.abs(best - wanted) ? k : best,
-  );
-  return nearest >= wanted / 2 && nearest <= 2 * wanted ? nearest : Math.ceil(wanted);
-}
-
 /**
  * One tile per capsule type, one cell per place: the colour is the coupling, the side the
- * activation, and cells outside the tree are faint.
+ * activation, and cells outside the tree are grey.
  */
 function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): HTMLElement {
   const level = tree.levels[at];
@@ -151,8 +129,9 @@ function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): H
   const coupling = new Float32Array(children);
   for (const edge of track.edges[at])
     coupling[edge.child] = Math.max(coupling[edge.child], edge.coupling);
-  const outside = isDark() ? "rgba(255,255,255,0.10)" : "rgba(20,35,60,0.10)";
-  for (const grid of gridsOf(level)) {
+  const ink = isDark() ? "255,255,255" : "20,35,60";
+  const largest = Math.max(...level.activations);
+  for (const grid of tileGrids(children, level.layer.info.grids)) {
     const perRow = tilesPerRow(grid);
     const rows = Math.ceil(grid.types / perRow);
     const cell = Math.max(2, Math.min(11, Math.floor(560 / (perRow * (grid.width + 0.8)))));
@@ -168,14 +147,19 @@ function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): H
     });
     const context = canvas.getContext("2d")!;
     context.scale(pixels, pixels);
+    const leftOf = (type: number) => (type % perRow) * (grid.width * cell + gap);
+    const topOf = (type: number) => Math.floor(type / perRow) * (grid.height * cell + gap);
+    context.fillStyle = `rgba(${ink},0.08)`;
+    for (let type = 0; type < grid.types; type++)
+      context.fillRect(leftOf(type), topOf(type), grid.width * cell, grid.height * cell);
     forEachCell(grid, (index, type, y, x) => {
       if (index >= children) return;
-      const left = (type % perRow) * (grid.width * cell + gap) + x * cell;
-      const up = Math.floor(type / perRow) * (grid.height * cell + gap) + y * cell;
+      const left = leftOf(type) + x * cell;
+      const up = topOf(type) + y * cell;
       const inTree = track.reached[at].has(index);
-      const side = cell * (0.3 + 0.6 * Math.sqrt(level.activations[index]));
+      const side = cell * cellSide(level.activations[index], largest);
       const inset = (cell - side) / 2;
-      context.fillStyle = inTree ? strengthColour(coupling[index]) : outside;
+      context.fillStyle = inTree ? strengthColour(coupling[index]) : `rgba(${ink},0.12)`;
       context.fillRect(left + inset, up + inset, side, side);
     });
     box.append(canvas);
@@ -184,7 +168,7 @@ function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): H
     h(
       "p",
       { class: "note" },
-      "One tile for each capsule type, one cell for each place. Colour: coupling. Side: activation. Faint: not in the tree.",
+      "One tile for each capsule type, one cell for each place. Colour: coupling. Side: activation. Grey: not in the tree.",
     ),
   );
   return box;

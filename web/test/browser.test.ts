@@ -125,6 +125,27 @@ test("fewer levels and a higher threshold change the tree", { skip }, () =>
   }),
 );
 
+test("every chart shows whole labels and a legend of the runs", { skip }, () =>
+  open({}, async (page) => {
+    const runs = await page.locator("#summary tbody tr").count();
+    for (const id of ["curves", "couplings"]) {
+      if ((await page.locator(`#${id} .chart-box svg`).count()) === 0) continue;
+      assert.equal(await page.locator(`#${id} .legends .run`).count(), runs, id);
+    }
+    const cut = await page.evaluate(() =>
+      [...document.querySelectorAll("#curves svg text, #couplings svg text")]
+        .filter((text) => {
+          const box = text.closest(".chart-box")!.getBoundingClientRect();
+          return text.getBoundingClientRect().left < box.left - 0.5;
+        })
+        .map((text) => text.textContent),
+    );
+    assert.deepEqual(cut, []);
+    if (process.env.REMCAPS_REPORT) return;
+    assert.match(await page.locator("#curves").innerText(), /No curves for two stages: only run/);
+  }),
+);
+
 test("the images can be walked through with the keyboard", { skip }, () =>
   open({}, async (page) => {
     const chosen = page.locator("#explorer .chosen");
@@ -217,6 +238,13 @@ test("dark, and as wide as a phone", { skip }, async () => {
     const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const [red] = ground.match(/\d+/g)!.map(Number);
     assert.ok(red < 60, `dark ground is ${ground}`);
+    await page.locator("details summary").first().click();
+    const cells = page.locator("#summary details svg [aria-label=cell] rect");
+    const fills = await cells.evaluateAll((all) =>
+      all.map((cell) => getComputedStyle(cell).fill.match(/\d+/g)!.map(Number)),
+    );
+    const bright = fills.filter(([r, g, b]) => r + g + b > 600).length;
+    assert.ok(bright < fills.length / 2, `${bright} of ${fills.length} cells are white`);
     await shot(page, "dark");
   });
   await open(

@@ -1,11 +1,11 @@
-// Quantization, trees and saliency, on networks small enough to reason about.
+// Quantization and dictionaries; shared.test.ts tests trees and saliency maps.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LayerData, RunData } from "../src/data";
 import { entropyBits, levelOf, levelTable, levelValue } from "../src/quantize";
 import type { Grid, Layer, Run } from "../src/schema";
-import { backtrack, classTrees, enlarge, saliencyOf, treeOf } from "../src/tree";
+import { classTrees, enlarge } from "../src/tree";
 import { decodeTable } from "./synthetic";
 
 const layerInfo = (children: number, parents: number, grids: Grid[] = []): Layer => ({
@@ -67,97 +67,6 @@ test("entropy is zero for one tree and log2 n for n equally frequent ones", () =
   assert.equal(entropyBits([17]), 0);
   assert.ok(Math.abs(entropyBits([5, 5, 5, 5]) - 2) < 1e-12);
   assert.equal(entropyBits([]), 0);
-});
-
-test("a tree follows only couplings above 1 / parents, from the class capsule down", () => {
-  const below = layer(
-    [
-      [
-        [0.9, 0.1],
-        [0.2, 0.8],
-      ],
-    ],
-    [[0.5, 0.5]],
-  );
-  const above = layer(
-    [
-      [
-        [0.8, 0.2],
-        [0.4, 0.6],
-      ],
-    ],
-    [[0.9, 0.9]],
-  );
-  const tree = treeOf(run([below, above], [0], 2), [0], 0, "off");
-  const { edges, reached } = backtrack(tree, "adaptive");
-  assert.deepEqual([...reached[1]], [0]);
-  assert.deepEqual(
-    edges[0].map((edge) => [edge.child, edge.parent]),
-    [[0, 0]],
-  );
-  assert.equal(backtrack(tree, 0.3).edges[1].length, 2);
-  assert.equal(backtrack(tree, 0.95).edges[1].length, 0);
-});
-
-test("a coupling that equals the threshold does not pass it", () => {
-  const only = layer([[[0.5, 0.5]]], [[1]]);
-  const tree = treeOf(run([only], [0], 2), [0], 0, 3);
-  assert.equal(tree.levels[0].coupling[0], 0.5);
-  assert.equal(backtrack(tree, "adaptive").edges[0].length, 0);
-});
-
-test("a capsule without an in-degree has no connection upwards", () => {
-  const below = layer(
-    [
-      [
-        [0.9, 0.1],
-        [0.9, 0.1],
-      ],
-    ],
-    [[1, 1]],
-  );
-  const above = layer(
-    [
-      [
-        [0.9, 0.1],
-        [0.9, 0.1],
-      ],
-    ],
-    [[1, 1]],
-  );
-  const { reached } = backtrack(treeOf(run([below, above], [0], 2), [0], 0, "off"), "adaptive");
-  assert.deepEqual([...reached[1]], [0]);
-});
-
-test("saliency is the mean over types of activation times coupling", () => {
-  const grid: Grid = {
-    offset: 0,
-    types: 2,
-    height: 1,
-    width: 2,
-    stride_type: 2,
-    stride_y: 2,
-    stride_x: 1,
-  };
-  const couplings = [
-    [
-      [1, 0],
-      [0, 1],
-      [0.6, 0.4],
-      [0, 1],
-    ],
-  ];
-  const only = layer(couplings, [[1, 1, 0.2, 1]], [grid]);
-  const map = saliencyOf(treeOf(run([only], [0], 2), [0], 0, "off"), 1, 2)!;
-  assert.ok(Math.abs(map.values[0] - (1 + 0.6 * 0.2) / 2) < 1e-3);
-  assert.equal(map.values[1], 0);
-});
-
-test("capsules without a place have no saliency map", () => {
-  assert.equal(
-    saliencyOf(treeOf(run([layer([[[1, 0]]], [[1]])], [0], 2), [0], 0, "off"), 4, 4),
-    null,
-  );
 });
 
 test("enlarging aligns pixel centres and keeps constants", () => {

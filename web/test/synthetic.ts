@@ -1,5 +1,5 @@
-// A report made up from nothing, with every kind of network a real one can hold: capsules on a map,
-// fully connected layers, and a layer too large for its couplings to be kept.
+// A synthetic report with every kind of network that a real one can hold: capsules on a map, fully
+// connected layers, a layer too large for its couplings to be kept, and a run without curves.
 
 import { readFileSync } from "node:fs";
 import { deflateSync } from "node:zlib";
@@ -232,6 +232,7 @@ export function syntheticReport(samples = 120): { report: Report; blobs: string[
     classes: CLASSES,
     indices: labels.map((_, s) => 3 * s),
     labels,
+    names: [],
     images: stored,
     gallery: stored,
   };
@@ -258,6 +259,7 @@ export function syntheticReport(samples = 120): { report: Report; blobs: string[
     makeRun("two stages", false, two, dataset, blobs, random),
     makeRun("too large", false, [{ ...placed[0], columns: "none" }], dataset, blobs, random),
   ];
+  runs[4].metrics = { columns: {} };
   return {
     report: {
       version: 1,

@@ -1,5 +1,5 @@
-// The two ends of a step on raw pointers: a batch made of a data set's bytes, and what the step
-// adds to the sums of its epoch or of its evaluation.
+// The two ends of a step on a GPU: makes a batch from the bytes of a data set, and adds the step's
+// results to the sums of an epoch or an evaluation. On a CPU plain tensor operations do this.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace remcaps::kernels::cuda {
 
-/// A data set on the device, and which of its images: a step of an epoch with an order and random
-/// numbers, or without an order the images from `first` on.
+/// A data set on the device, and which images to take. With an order: the images of one step of an
+/// epoch, augmented by random numbers. Without: the images from `first` on, not augmented.
 struct BatchInput {
   static constexpr int kMostChannels = 4;
   const uint8_t* images = nullptr;   ///< [N, C, H, W]
   const int64_t* labels = nullptr;   ///< [N]
   const int64_t* order = nullptr;    ///< [N], or null
-  int64_t first = 0;                 ///< where there is no order
+  int64_t first = 0;                 ///< used if there is no order
   const int64_t* step = nullptr;     ///< [1]: the batch begins at order[step * batch]
-  const float* row_draws = nullptr;  ///< [N], uniform in 0..1; likewise the next two
+  const float* row_draws = nullptr;  ///< [N], uniform in 0..1, like the next two
   const float* column_draws = nullptr;
   const float* flip_draws = nullptr;
   int64_t batch = 0, channels = 0, height = 0, width = 0;
-  int64_t shift = 0;  ///< by up to so many pixels, zeros moving in
-  bool flip = false;  ///< half of the images
+  int64_t shift = 0;  ///< moves images by up to so many pixels, filling with zeros
+  bool flip = false;  ///< flips half of the images
   float mean[kMostChannels] = {}, deviation[kMostChannels] = {};
 };
 
@@ -32,13 +32,13 @@ void make_batch(const BatchInput& input, int64_t* indices, int64_t* labels, floa
                 cudaStream_t stream);
 
 /// loss_sum += batch * loss; correct += right answers of activations [B, J];
-/// bad_step = min(bad_step, step) where the loss is not finite.
+/// bad_step = min(bad_step, step) if the loss is not finite.
 void add_to_sums(int64_t batch, int64_t classes, const float* loss, const float* activations,
                  const int64_t* labels, const int64_t* step, double* loss_sum, int64_t* correct,
                  int64_t* bad_step, cudaStream_t stream);
 
-/// batch_loss = loss; confusion [J, J], with the labels in rows, counts the answers of
-/// activations [B, J].
+/// batch_loss = loss; confusion [J, J] counts the answers of activations [B, J]. Its rows are the
+/// labels.
 void add_to_evaluation(int64_t batch, int64_t classes, const float* loss, const float* activations,
                        const int64_t* labels, float* batch_loss, int64_t* confusion,
                        cudaStream_t stream);

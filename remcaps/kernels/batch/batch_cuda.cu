@@ -10,7 +10,7 @@ __device__ inline int64_t drawn(float uniform, int64_t count) {
   return static_cast<int64_t>(floorf(uniform * static_cast<float>(count)));
 }
 
-// One block for an image.
+// One block per image.
 __global__ void batch_kernel(BatchInput input, int64_t* __restrict__ indices,
                              int64_t* __restrict__ labels, float* __restrict__ images) {
   const int64_t b = blockIdx.x;
@@ -35,13 +35,13 @@ __global__ void batch_kernel(BatchInput input, int64_t* __restrict__ indices,
     const int64_t row = place / width + down, column = (flipped ? width - 1 - x : x) + right;
     const bool inside = row >= 0 && row < height && column >= 0 && column < width;
     const float pixel = inside ? from[channel * plane + row * width + column] : 0;
-    // Rounded after every step, as torch's kernels do: a fused multiply-add would differ from them.
+    // Rounds after every operation, as torch does. A fused multiply-add would give other numbers.
     const float unit = __fmul_rn(pixel, 1.0F / 255.0F);
     to[at] = __fdiv_rn(__fsub_rn(unit, input.mean[channel]), input.deviation[channel]);
   }
 }
 
-// torch's argmax: the first of the largest, and what is not a number is larger than any.
+// As torch's argmax: the first of the largest. NaN counts as larger than any number.
 __device__ inline int64_t answer_of(const float* activations, int64_t classes) {
   int64_t best = 0;
   for (int64_t j = 1; j < classes; ++j)
@@ -50,7 +50,7 @@ __device__ inline int64_t answer_of(const float* activations, int64_t classes) {
   return best;
 }
 
-// One block: a batch has a few thousand activations only, and the sum has one order.
+// One block: a batch has only a few thousand activations, and the order of the sum is fixed.
 __global__ void sums_kernel(int64_t batch, int64_t classes, const float* loss,
                             const float* __restrict__ activations,
                             const int64_t* __restrict__ labels, const int64_t* step,
@@ -68,7 +68,7 @@ __global__ void sums_kernel(int64_t batch, int64_t classes, const float* loss,
   if (!isfinite(*loss) && *step < *bad_step) *bad_step = *step;
 }
 
-// One thread for an image. Whole numbers: their sum does not depend on the order.
+// One thread per image. The sums are integers and do not depend on the order.
 __global__ void evaluation_kernel(int64_t batch, int64_t classes, const float* loss,
                                   const float* __restrict__ activations,
                                   const int64_t* __restrict__ labels, float* batch_loss,
@@ -77,7 +77,7 @@ __global__ void evaluation_kernel(int64_t batch, int64_t classes, const float* l
   if (b == 0) *batch_loss = *loss;
   if (b >= batch) return;
   const int64_t label = labels[b];
-  if (label < 0 || label >= classes) __trap();  // what torch's own index check comes to
+  if (label < 0 || label >= classes) __trap();  // as torch's own index check does
   atomicAdd(&confusion[label * classes + answer_of(activations + b * classes, classes)], 1ULL);
 }
 

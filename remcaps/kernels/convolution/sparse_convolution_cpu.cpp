@@ -6,11 +6,13 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/parallel.h"
-#include "remcaps/kernels/convolution/sparse_convolution_simd.h"
 #include "remcaps/kernels/simd/buffer.h"
 
 namespace remcaps::kernels::cpu {
 namespace {
+
+using simd::kSparseMargin;
+using simd::SparseRows;
 
 // Images that a thread takes together: the weights of a block, read from memory for the first
 // image, are still in the second-level cache for the others.
@@ -155,9 +157,9 @@ class SparseSums {
   void add(SparseRows rows, int64_t block, const float* map) const {
     rows.begins += block * weights_.filters();
     rows.map = map;
-    add_sparse_rows(rows);
+    simd::add_sparse_rows(rows);
   }
-  void finish(const SparseRows& rows, float* out) const { copy_sums(rows, relu_, out); }
+  void finish(const SparseRows& rows, float* out) const { simd::copy_sums(rows, relu_, out); }
 
  private:
   const SparseLayout& layout_;

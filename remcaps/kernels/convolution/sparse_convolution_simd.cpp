@@ -1,20 +1,18 @@
-#include "remcaps/kernels/convolution/sparse_convolution_simd.h"
+#include "remcaps/kernels/convolution/sparse_convolution.h"
 
 #include <utility>
 
-#include "remcaps/kernels/routing/steps_simd.h"
-
-#ifdef REMCAPS_HIGHWAY
-#define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/convolution/sparse_convolution_simd.cpp"
-#include <hwy/foreach_target.h>
-#endif
+#include "remcaps/kernels/simd/for_each_target.h"
 
 #include "remcaps/kernels/simd/lanes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
+
+using simd::kSparseMargin;
+using simd::SparseRows;
 
 static_assert(kSparseMargin % kRegisterLanes == 0);
 
@@ -97,7 +95,7 @@ void copy_any(const SparseRows& s, bool relu, float* out) {
 HWY_AFTER_NAMESPACE();
 
 #if !defined(REMCAPS_HIGHWAY) || HWY_ONCE
-namespace remcaps::kernels {
+namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
 HWY_EXPORT(add_pieces);
@@ -112,5 +110,5 @@ void copy_sums(const SparseRows& rows, bool relu, float* out) {
   REMCAPS_DISPATCH(copy_any)(rows, relu, out);
 }
 
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::simd
 #endif

@@ -1,13 +1,8 @@
 #include "remcaps/kernels/convolution/tile_product.h"
 
-#include "remcaps/kernels/routing/steps_simd.h"
-
-#ifdef REMCAPS_HIGHWAY
-#define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/convolution/tile_product_simd.cpp"
-#include <hwy/foreach_target.h>
-#endif
+#include "remcaps/kernels/simd/for_each_target.h"
 
 #include "remcaps/kernels/simd/lanes.h"
 

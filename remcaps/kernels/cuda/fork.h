@@ -1,17 +1,17 @@
-// Work beside other work: a second stream that begins where the first is and is waited for.
+// Runs work on a second CUDA stream beside the main stream.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace remcaps::kernels::cuda {
 
-/// What is launched on side() runs beside what is launched on the main stream from the construction
-/// on; what follows join() on the main stream comes after both. In a recorded graph, too. One
-/// stream for a device: forks do not overlap.
+/// Work launched on side() after the construction runs beside work launched on the main stream.
+/// Work launched on the main stream after join() waits for both. This also holds in a recorded
+/// graph. A device has one such stream, so that only one Fork may exist at a time.
 class Fork {
  public:
   explicit Fork(cudaStream_t main);
-  /// Joins where nobody has, without a word: an exception is on its way.
+  /// Joins if join() was not called, and ignores errors: an exception is being thrown then.
   ~Fork();
   Fork(const Fork&) = delete;
   Fork& operator=(const Fork&) = delete;

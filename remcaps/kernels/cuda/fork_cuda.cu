@@ -18,7 +18,7 @@ void check_call(cudaError_t error) {
     throw std::runtime_error(std::string("CUDA streams: ") + cudaGetErrorString(error));
 }
 
-// Of the current device; kept as long as the process, as a device's context is.
+// Of the current device. Kept until the process ends, like the context of a device.
 const Side& side_of_device() {
   static std::mutex mutex;
   static std::map<int, Side> sides;

@@ -1,4 +1,4 @@
-// What every launch needs.
+// What every kernel launch needs.
 #pragma once
 
 #include <cuda_runtime.h>

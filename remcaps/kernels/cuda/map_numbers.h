@@ -1,4 +1,4 @@
-// Numbers of a map as floats whatever the map's type, one or eight at a time.
+// Reads and writes the numbers of a float32 or bfloat16 map as floats, one or eight at a time.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +20,7 @@ __device__ inline void put(__nv_bfloat16* to, float x) {
   *to = __float2bfloat16(x);
 }
 
-// Eight numbers that follow each other and begin at a multiple of 16 bytes.
+// Eight consecutive numbers, aligned to 16 bytes.
 struct alignas(16) Eight {
   float x[8];
 };

@@ -1,15 +1,13 @@
-#include "remcaps/kernels/routing/dynamic_routing_cpu.h"
+#include "remcaps/kernels/routing/dynamic_routing.h"
 
 #include <algorithm>
-
-#include "remcaps/kernels/routing/dynamic_routing_simd.h"
-#include "remcaps/kernels/routing/steps_cpu.h"
 
 namespace remcaps::kernels::cpu {
 namespace {
 
-// The saved floats: sums [iterations, groups, J, D_out, L], then the couplings of all iterations
-// but the first, [iterations - 1, groups, I, J, L].
+// The saved floats are
+//   sums       [iterations, groups, J, D_out, L]
+//   couplings  [iterations - 1, groups, I, J, L], of all iterations after the first
 int64_t sums_offset(const Cut& cut, int64_t iteration) {
   return iteration * cut.groups * cut.pose_floats;
 }
@@ -24,7 +22,7 @@ void add_to(float* to, const float* from, int64_t count) {
 
 }  // namespace
 
-int64_t saved_floats(const RoutingShape& shape, const RoutingRule& rule) {
+int64_t dynamic_routing_saved_floats(const RoutingShape& shape, const RoutingRule& rule) {
   return couplings_offset(Cut(shape), rule, rule.iterations);
 }
 
@@ -35,7 +33,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
   const Cut& cut = problem.cut;
   const int64_t last = rule.iterations - 1, pose_floats = cut.groups * cut.pose_floats;
   const Buffer partial(cut.chunks * pose_floats);  // [chunks, groups, J, D_out, L]
-  const Buffer packed_poses(pose_floats);          // v_j
+  const Buffer group_poses(pose_floats);           // v_j
   const Buffer agreed(pose_floats);                // sum of v_j so far
   Buffer scratch_sums, scratch_couplings;
   if (saved == nullptr) scratch_sums = Buffer(pose_floats);
@@ -45,36 +43,38 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
   const float* last_couplings = nullptr;
   for (int64_t iteration = 0; iteration <= last; ++iteration) {
     const CouplingLevels levels = iteration == last ? rule.levels : CouplingLevels{};
-    float* packed_couplings = nullptr;  // [groups, I, J, L]
+    float* group_couplings = nullptr;  // [groups, I, J, L]
     if (iteration > 0 && saved != nullptr)
-      packed_couplings = saved + couplings_offset(cut, rule, iteration);
+      group_couplings = saved + couplings_offset(cut, rule, iteration);
     else if (iteration == last)
-      packed_couplings = scratch_couplings.get();
-    last_couplings = packed_couplings;
+      group_couplings = scratch_couplings.get();
+    last_couplings = group_couplings;
 
-    for_each_chunk(cut, lane_scratch_floats(shape), [&](int64_t chunk, float* scratch) {
-      for (int64_t group = 0; group < cut.groups; ++group) {
-        const ChildRange range = problem.range(chunk, group);
-        float* sums = partial.get() + (chunk * cut.groups + group) * cut.pose_floats;
-        if (iteration == 0)
-          sum_votes(range, sums);
-        else
-          route_votes(range, agreed.get() + group * cut.pose_floats, levels,
-                      packed_couplings == nullptr ? nullptr
-                                                  : packed_couplings + group * cut.coupling_floats,
-                      sums, scratch);
-      }
-    });
+    for_each_chunk(cut, simd::dynamic_routing_scratch_floats(shape),
+                   [&](int64_t chunk, float* scratch) {
+                     for (int64_t group = 0; group < cut.groups; ++group) {
+                       const simd::ChildRange range = problem.range(chunk, group);
+                       float* sums = partial.get() + (chunk * cut.groups + group) * cut.pose_floats;
+                       if (iteration == 0)
+                         simd::sum_votes(range, sums);
+                       else
+                         simd::route_votes(range, agreed.get() + group * cut.pose_floats, levels,
+                                           group_couplings == nullptr
+                                               ? nullptr
+                                               : group_couplings + group * cut.coupling_floats,
+                                           sums, scratch);
+                     }
+                   });
     squash_partial(problem, rule, iteration, bias, partial.get(),
                    saved == nullptr ? scratch_sums.get() : saved + sums_offset(cut, iteration),
-                   packed_poses.get());
+                   group_poses.get());
     if (iteration == 0)
-      std::copy_n(packed_poses.get(), pose_floats, agreed.get());
+      std::copy_n(group_poses.get(), pose_floats, agreed.get());
     else
-      add_to(agreed.get(), packed_poses.get(), pose_floats);
+      add_to(agreed.get(), group_poses.get(), pose_floats);
   }
 
-  unpack(cut, shape.batch, shape.pose_size(), packed_poses.get(), poses);
+  from_groups(cut, shape.batch, shape.pose_size(), group_poses.get(), poses);
   if (couplings != nullptr)
     give_couplings(problem, rule, last == 0 ? nullptr : last_couplings, couplings);
 }
@@ -102,29 +102,30 @@ struct Backward {
       float *grad_logits = memory, *scratch = memory + logits_floats;
       if (grad_children != nullptr || grad_agreed != nullptr || agreed != nullptr)
         for (int64_t group = 0; group < cut.groups; ++group)
-          backward_votes(problem.range(chunk, group),
-                         group_step(chunk, group, grad_logits + group * logits_stride), scratch);
+          simd::backward_votes(problem.range(chunk, group),
+                               group_step(chunk, group, grad_logits + group * logits_stride),
+                               scratch);
       if (grad_weight != nullptr)
-        weight_gradient(problem.range(chunk, 0),
-                        {.from = {.groups = cut.groups,
-                                  .children_stride = cut.child_floats,
-                                  .grad_sums = grad_sums,
-                                  .sums_stride = cut.pose_floats,
-                                  .couplings = couplings,
-                                  .couplings_stride = cut.coupling_floats,
-                                  .uniform = uniform},
-                         .agreed = agreed,
-                         .grad_logits = grad_logits,
-                         .logits_stride = logits_stride,
-                         .grad_weight = grad_weight,
-                         .accumulate = accumulate},
-                        scratch);
+        simd::weight_gradient(problem.range(chunk, 0),
+                              {.from = {.groups = cut.groups,
+                                        .children_stride = cut.child_floats,
+                                        .grad_sums = grad_sums,
+                                        .sums_stride = cut.pose_floats,
+                                        .couplings = couplings,
+                                        .couplings_stride = cut.coupling_floats,
+                                        .uniform = uniform},
+                               .agreed = agreed,
+                               .grad_logits = grad_logits,
+                               .logits_stride = logits_stride,
+                               .grad_weight = grad_weight,
+                               .accumulate = accumulate},
+                              scratch);
     };
-    for_each_chunk(cut, logits_floats + lane_scratch_floats(shape), work);
+    for_each_chunk(cut, logits_floats + simd::dynamic_routing_scratch_floats(shape), work);
   }
 
  private:
-  BackwardStep group_step(int64_t chunk, int64_t group, float* grad_logits) const {
+  simd::BackwardStep group_step(int64_t chunk, int64_t group, float* grad_logits) const {
     const Cut& cut = problem.cut;
     const auto of_group = [group](auto* base, int64_t stride) {
       return base == nullptr ? nullptr : base + group * stride;
@@ -152,8 +153,8 @@ Buffer agreed_before(const Problem& problem, const RoutingRule& rule, const floa
   for (int64_t earlier = 0; earlier < iteration; ++earlier)
     for (int64_t group = 0; group < cut.groups; ++group) {
       const int64_t at = group * cut.pose_floats;
-      squash_group(problem.shape.parents, problem.shape.parent_dim,
-                   saved + sums_offset(cut, earlier) + at, rule.epsilon, poses.get());
+      simd::squash_group(problem.shape.parents, problem.shape.parent_dim,
+                         saved + sums_offset(cut, earlier) + at, rule.epsilon, poses.get());
       add_to(agreed.get() + at, poses.get(), cut.pose_floats);
     }
   return agreed;
@@ -167,13 +168,13 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
   const Problem problem(shape, children, weight);
   const Cut& cut = problem.cut;
   const int64_t last = rule.iterations - 1, pose_floats = cut.groups * cut.pose_floats;
-  // Only couplings that are smooth carry a gradient back to the iterations before.
+  // Rounded couplings carry no gradient back to earlier iterations.
   const bool through_couplings =
       rule.levels.count == 0 &&
       (rule.full_gradient || (gradients.bias != nullptr && rule.bias_every_iteration));
 
   const Buffer carried(pose_floats);  // dL/dv_j of the iteration at hand
-  pack(cut, shape.batch, shape.pose_size(), grad_poses, carried.get());
+  to_groups(cut, shape.batch, shape.pose_size(), grad_poses, carried.get());
   const Buffer grad_sums(pose_floats);
   Buffer grad_children, partial;
   if (gradients.children != nullptr) grad_children = Buffer(cut.groups * cut.child_floats);
@@ -202,14 +203,14 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
         .run();
     if (!go_on) break;
 
-    // Poses of an earlier iteration take part in the logits of all later ones.
+    // The poses of an iteration are part of the logits of all later iterations.
     if (iteration == last) std::fill_n(carried.get(), pose_floats, 0.0F);
     for (int64_t chunk = 0; chunk < cut.chunks; ++chunk)
       add_to(carried.get(), partial.get() + chunk * pose_floats, pose_floats);
   }
   if (gradients.children != nullptr)
-    unpack(cut, shape.batch, shape.children * shape.child_dim, grad_children.get(),
-           gradients.children);
+    from_groups(cut, shape.batch, shape.children * shape.child_dim, grad_children.get(),
+                gradients.children);
 }
 
 }  // namespace remcaps::kernels::cpu

@@ -1,20 +1,17 @@
-#include "remcaps/kernels/routing/dynamic_routing_cuda.h"
+#include "remcaps/kernels/routing/dynamic_routing.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "remcaps/kernels/cuda/fork.h"
 #include "remcaps/kernels/cuda/launch.h"
-#include "remcaps/kernels/routing/dynamic_routing_device.h"
-#include "remcaps/kernels/routing/dynamic_routing_generic.h"
-#include "remcaps/kernels/routing/plan_cuda.h"
-#include "remcaps/kernels/routing/steps_cuda.h"
+#include "remcaps/kernels/routing/dynamic_routing_cuda.h"
 #include "remcaps/kernels/routing/weight_gradient_cuda.h"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
-// What an iteration leaves: in `saved` for all iterations, else in scratch memory for the last one.
+// The results of the iterations: of all iterations if they are saved, else of the last one.
 struct Trail {
   Trail(Arena& arena, const Plan& plan, int64_t iterations, bool all)
       : u(arena.take(plan.child_floats())), plan_(plan), all_(all) {
@@ -25,7 +22,7 @@ struct Trail {
         arena.take((all ? iterations - 1 : int64_t(iterations > 1)) * plan.coupling_floats());
   }
 
-  float* u;  ///< the children in lanes layout, [I, D_in, P]
+  float* u;  ///< the children in image-last layout, [I, D_in, P]
 
   float* sums(int64_t iteration) const {
     return sums_ + (all_ ? iteration : 0) * plan_.pose_floats();
@@ -155,14 +152,15 @@ class Launcher : public RoutingSteps {
 
 }  // namespace
 
-int64_t saved_floats(const RoutingShape& shape, const RoutingRule& rule) {
+int64_t dynamic_routing_saved_floats(const RoutingShape& shape, const RoutingRule& rule) {
   const Plan plan(shape);
   Arena arena(nullptr);
   Trail(arena, plan, rule.iterations, /*all=*/true);
   return arena.used();
 }
 
-int64_t forward_scratch_floats(const RoutingShape& shape, const RoutingRule& rule, bool saves) {
+int64_t dynamic_routing_forward_scratch_floats(const RoutingShape& shape, const RoutingRule& rule,
+                                               bool saves) {
   const Plan plan(shape);
   Arena arena(nullptr);
   ForwardScratch(arena, plan);
@@ -170,8 +168,8 @@ int64_t forward_scratch_floats(const RoutingShape& shape, const RoutingRule& rul
   return arena.used();
 }
 
-int64_t backward_scratch_floats(const RoutingShape& shape, const RoutingRule& rule,
-                                const RoutingGradients&) {
+int64_t dynamic_routing_backward_scratch_floats(const RoutingShape& shape, const RoutingRule& rule,
+                                                const RoutingGradients&) {
   const Plan plan(shape);
   Arena arena(nullptr);
   BackwardScratch(arena, plan, rule.iterations);
@@ -190,7 +188,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
   const Launcher launch(plan, weight, trail.u, stream);
   const int64_t last = rule.iterations - 1;
 
-  launch.lanes_from(shape.children * shape.child_dim, children, trail.u);
+  launch.to_image_last(shape.children * shape.child_dim, children, trail.u);
   for (int64_t iteration = 0; iteration <= last; ++iteration) {
     const float* factors = nullptr;
     if (iteration > 0) {
@@ -210,7 +208,7 @@ void dynamic_routing_forward(const RoutingShape& shape, const RoutingRule& rule,
                    .poses = work.poses,
                    .agreed = trail.agreed(iteration)});
   }
-  launch.rows_from(shape.pose_size(), work.poses, poses);
+  launch.to_image_first(shape.pose_size(), work.poses, poses);
   if (couplings != nullptr)
     launch.give_couplings(last == 0 ? nullptr : trail.couplings(last), rule.first_coupling,
                           couplings);
@@ -226,14 +224,15 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
   const Trail trail(saved_arena, plan, rule.iterations, /*all=*/true);
   const Launcher launch(plan, weight, trail.u, stream);
   const int64_t last = rule.iterations - 1;
-  // Only couplings that are smooth carry a gradient back to the iterations before.
+  // Rounded couplings carry no gradient back to earlier iterations.
   const bool through_couplings =
       rule.levels.count == 0 &&
       (rule.full_gradient || (gradients.bias != nullptr && rule.bias_every_iteration));
 
-  launch.lanes_from(shape.pose_size(), grad_poses, work.carried);
-  // The published gradient of children and weights comes from the last iteration alone, that of the
-  // bias from all of them: the kernels of either leave half of the device to the other.
+  launch.to_image_last(shape.pose_size(), grad_poses, work.carried);
+  // The published gradient of children and weights comes from the last iteration alone, the
+  // gradient of the bias from all iterations. Neither fills the device, so that they run side by
+  // side.
   std::optional<Fork> fork;
   int64_t first_done = last;
   for (int64_t iteration = last; iteration >= 0; --iteration) {
@@ -273,7 +272,7 @@ void dynamic_routing_backward(const RoutingShape& shape, const RoutingRule& rule
   }
   if (fork) fork->join();
   if (gradients.children != nullptr)
-    launch.rows_from(shape.children * shape.child_dim, work.grad_u, gradients.children);
+    launch.to_image_first(shape.children * shape.child_dim, work.grad_u, gradients.children);
 }
 
 }  // namespace remcaps::kernels::cuda

@@ -1,14 +1,14 @@
-#include "remcaps/kernels/routing/few_images_cpu.h"
+#include "remcaps/kernels/routing/few_images.h"
 
 #include <algorithm>
 
 #include "remcaps/kernels/formulas.h"
-#include "remcaps/kernels/routing/few_images_simd.h"
+#include "remcaps/kernels/routing/steps.h"
 
 namespace remcaps::kernels::cpu {
 namespace {
 
-// [L, size], of which `rows` rows are there -> [size, L], zero beyond them.
+// [rows, size] -> [size, L], with zeros in the lanes from `rows` on.
 void turn(int64_t rows, int64_t size, int64_t lanes, const float* from, float* to) {
   for (int64_t x = 0; x < size; ++x, to += lanes) {
     for (int64_t lane = 0; lane < rows; ++lane) to[lane] = from[lane * size + x];
@@ -16,11 +16,11 @@ void turn(int64_t rows, int64_t size, int64_t lanes, const float* from, float* t
   }
 }
 
-// Groups of one child per lane, and chunks of groups whose sums are added up together. As the other
-// routing's, the cut depends on the shape alone.
+// How a layer is cut up: groups of one child per lane, and chunks of groups whose sums are added up
+// together. The cut depends on the shape alone.
 struct ChildCut {
   explicit ChildCut(const RoutingShape& shape)
-      : lanes(image_lanes()),
+      : lanes(simd::lane_count()),
         groups(pieces_of(shape.children, lanes)),
         chunk(pieces_of(groups, 16)),
         chunks(pieces_of(groups, chunk)),
@@ -43,22 +43,22 @@ class FewImages {
     std::fill_n(agreed_.get(), shape.batch * shape.pose_size(), 0.0F);
   }
 
-  /// The first iteration: partial sums of the votes, which stay.
+  /// The first iteration: computes and keeps the votes, and sums them chunk by chunk.
   void make(const float* children) const {
-    for_each_group([&](int64_t g, int64_t image, ChildGroup& group, float* scratch) {
+    for_each_group([&](int64_t g, int64_t image, simd::ChildGroup& group, float* scratch) {
       const int64_t first = g * cut_.lanes;
       turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes,
            children + (image * shape_.children + first) * shape_.child_dim, scratch);
       group.weight = matrices_.group(g);
       group.children = scratch;
-      make_votes(group);
+      simd::make_votes(group);
     });
   }
 
-  /// A later one; couplings [B, I, J] or null.
+  /// A later iteration. Writes its couplings [B, I, J] if they are not null.
   void route(const CouplingLevels& levels, float* couplings) const {
-    for_each_group([&](int64_t g, int64_t image, const ChildGroup& group, float* scratch) {
-      route_group(group, agreed_.get() + image * shape_.pose_size(), levels, scratch);
+    for_each_group([&](int64_t g, int64_t image, const simd::ChildGroup& group, float* scratch) {
+      simd::route_group(group, agreed_.get() + image * shape_.pose_size(), levels, scratch);
       if (couplings == nullptr) return;
       const int64_t first = g * cut_.lanes;
       const int64_t count = std::min(cut_.lanes, shape_.children - first);
@@ -87,8 +87,8 @@ class FewImages {
   }
 
  private:
-  // work(g, image, group, scratch) for every group of children and every image, on all threads, its
-  // votes and sums given; the sums of each chunk go to partial_.
+  // Calls work(g, image, group, scratch) for every group g of children and every image, on all
+  // threads. `group` has its votes and sums set. The sums of each chunk go to partial_.
   template <typename Work>
   void for_each_group(const Work& work) const {
     const int64_t sums_floats = shape_.batch * cut_.vote_floats;
@@ -101,14 +101,15 @@ class FewImages {
         const int64_t last = std::min(cut_.groups, (*chunk + 1) * cut_.chunk);
         for (int64_t g = *chunk * cut_.chunk; g < last; ++g)
           for (int64_t image = 0; image < shape_.batch; ++image) {
-            ChildGroup group{.shape = shape_,
-                             .votes = votes_.get() + (image * cut_.groups + g) * cut_.vote_floats,
-                             .sums = sums.get() + image * cut_.vote_floats};
+            simd::ChildGroup group{
+                .shape = shape_,
+                .votes = votes_.get() + (image * cut_.groups + g) * cut_.vote_floats,
+                .sums = sums.get() + image * cut_.vote_floats};
             work(g, image, group, scratch.get());
           }
         for (int64_t image = 0; image < shape_.batch; ++image)
-          add_lanes(shape_, sums.get() + image * cut_.vote_floats,
-                    partial_.get() + (*chunk * shape_.batch + image) * shape_.pose_size());
+          simd::sum_lanes(shape_, sums.get() + image * cut_.vote_floats,
+                          partial_.get() + (*chunk * shape_.batch + image) * shape_.pose_size());
       }
     });
   }
@@ -125,11 +126,11 @@ class FewImages {
 }  // namespace
 
 int64_t most_few_images() {
-  return std::max<int64_t>(1, image_lanes() / 2 - 1);
+  return std::max<int64_t>(1, simd::lane_count() / 2 - 1);
 }
 
 ChildMatrices::ChildMatrices(const RoutingShape& shape, const float* weight)
-    : shape_(shape), group_floats_(shape.pose_size() * shape.child_dim * image_lanes()) {
+    : shape_(shape), group_floats_(shape.pose_size() * shape.child_dim * simd::lane_count()) {
   const ChildCut cut(shape);
   const int64_t size = shape.pose_size() * shape.child_dim;
   packed_ = Buffer(cut.groups * group_floats_);

@@ -1,21 +1,17 @@
-#include "remcaps/kernels/routing/few_images_simd.h"
+#include "remcaps/kernels/routing/few_images.h"
 
-#include "remcaps/kernels/routing/steps_simd.h"
-
-#ifdef REMCAPS_HIGHWAY
-#define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/routing/few_images_simd.cpp"
-#include <hwy/foreach_target.h>
-#endif
+#include "remcaps/kernels/simd/for_each_target.h"
 
-#include "remcaps/kernels/routing/couplings_simd.h"
-#include "remcaps/kernels/routing/pose_simd.h"
+#include "remcaps/kernels/routing/votes_simd.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
 
-// Components x to x + kCount - 1 of all votes together.
+using simd::ChildGroup;
+
+// Components x to x + kCount - 1 of the votes.
 template <int64_t kDim, int kCount>
 HWY_INLINE void make_components(const ChildGroup& group, const Pose<kDim>& u, int64_t dim,
                                 int64_t x) {
@@ -72,7 +68,7 @@ void route_group_of(const ChildGroup& group, const float* agreed, const Coupling
   }
 }
 
-void add_lanes_of(const RoutingShape& shape, const float* sums, float* out) {
+void sum_lanes_of(const RoutingShape& shape, const float* sums, float* out) {
   const int64_t size = shape.pose_size();
   const auto sum = [&](int64_t x) HWY_ATTR { return load_register(sums + x * kRegisterLanes); };
   int64_t x = 0;
@@ -85,12 +81,12 @@ void add_lanes_of(const RoutingShape& shape, const float* sums, float* out) {
 HWY_AFTER_NAMESPACE();
 
 #if !defined(REMCAPS_HIGHWAY) || HWY_ONCE
-namespace remcaps::kernels {
+namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
 HWY_EXPORT(make_votes_any);
 HWY_EXPORT(route_group_of);
-HWY_EXPORT(add_lanes_of);
+HWY_EXPORT(sum_lanes_of);
 #endif
 
 void make_votes(const ChildGroup& group) {
@@ -102,9 +98,9 @@ void route_group(const ChildGroup& group, const float* agreed, const CouplingLev
   REMCAPS_DISPATCH(route_group_of)(group, agreed, levels, couplings);
 }
 
-void add_lanes(const RoutingShape& shape, const float* sums, float* out) {
-  REMCAPS_DISPATCH(add_lanes_of)(shape, sums, out);
+void sum_lanes(const RoutingShape& shape, const float* sums, float* out) {
+  REMCAPS_DISPATCH(sum_lanes_of)(shape, sums, out);
 }
 
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::simd
 #endif

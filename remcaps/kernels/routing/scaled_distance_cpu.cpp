@@ -1,4 +1,4 @@
-#include "remcaps/kernels/routing/scaled_distance_cpu.h"
+#include "remcaps/kernels/routing/scaled_distance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,15 +6,13 @@
 #include <vector>
 
 #include "remcaps/kernels/formulas.h"
-#include "remcaps/kernels/routing/scaled_distance_simd.h"
-#include "remcaps/kernels/routing/steps_cpu.h"
 
 namespace remcaps::kernels::cpu {
 namespace {
 
-// Where the floats of an iteration lie in what is saved: of all iterations where the gradient goes
-// back through them, else of the last one. Iterations after the first have distances, couplings and
-// scales; distances that are not kept become the couplings where they lie.
+// Offsets of an iteration's results in the saved floats. All iterations are kept if the gradient
+// goes back through them, else only the last one. Iterations after the first have distances,
+// couplings and scales. Distances that are not kept share the array of the couplings.
 class Trail {
  public:
   Trail(const Cut& cut, const RoutingRule& rule)
@@ -31,7 +29,7 @@ class Trail {
   int64_t scales(int64_t iteration) const {
     return sums_ * pose_floats_ + index(iteration) * scale_floats_;
   }
-  // c_ij and d_ij, [groups, I, J, L] both.
+  // c_ij and d_ij, both [groups, I, J, L].
   int64_t couplings(int64_t iteration) const {
     return sums_ * pose_floats_ + coupled_ * scale_floats_ + index(iteration) * coupling_floats_;
   }
@@ -43,7 +41,7 @@ class Trail {
   }
 
  private:
-  // The first iteration has nothing here and takes no place.
+  // The first iteration has no such results and takes no space.
   int64_t index(int64_t iteration) const { return all_ && iteration > 0 ? iteration - 1 : 0; }
 
   bool all_;
@@ -51,14 +49,14 @@ class Trail {
   int64_t sums_, coupled_;  ///< how many iterations are kept
 };
 
-// One parent takes all whatever its distance.
+// A single parent takes everything, whatever its distance.
 float log_odds_of(const RoutingShape& shape) {
   const auto others = static_cast<double>(shape.parents - 1);
   return static_cast<float>(shape.parents > 1 ? std::log(9.0 * others) : 0.0);
 }
 
-// The mean over the pairs of each image, or of the batch, out of the sums over each chunk's,
-// [chunks, groups, L].
+// The mean over all pairs (i, j) of each image, or of the batch. `totals` [chunks, groups, L] holds
+// the sums over the pairs of each chunk.
 std::vector<double> means_over_pairs(const Problem& problem, Agreement agreement,
                                      const float* totals) {
   const RoutingShape& shape = problem.shape;
@@ -69,14 +67,14 @@ std::vector<double> means_over_pairs(const Problem& problem, Agreement agreement
     for (int64_t image = 0; image < images; ++image) means[image] += totals[chunk * images + image];
   for (double& mean : means) mean /= pairs;
   if (agreement == Agreement::kBatchDistance) {
-    // Without the lanes beyond the batch.
+    // Lanes beyond the batch do not count.
     const double of_batch = std::accumulate(means.begin(), means.begin() + shape.batch, 0.0);
     std::fill(means.begin(), means.end(), of_batch / static_cast<double>(shape.batch));
   }
   return means;
 }
 
-// The logits' t of each image, [groups, L], out of the sums of its distances.
+// The scale t of each image's logits, [groups, L], from the sums of its distances.
 void distance_scales(const Problem& problem, Agreement agreement, const float* totals,
                      float* scales) {
   const std::vector<double> means = means_over_pairs(problem, agreement, totals);
@@ -85,8 +83,8 @@ void distance_scales(const Problem& problem, Agreement agreement, const float* t
     scales[image] = distance_scale(static_cast<float>(means[image]), log_odds);
 }
 
-// What the gradient of the mean distance leaves to each distance of an image, [groups, L], out of
-// the sums of dL/db_ij d_ij, which add up to the gradient of t. Nothing beyond the batch.
+// The share that each distance of an image has in the gradient of the mean distance, [groups, L],
+// from the sums of dL/db_ij d_ij, which add up to the gradient of t. 0 beyond the batch.
 void mean_gradients(const Problem& problem, Agreement agreement, const float* totals,
                     const float* scales, float* grad_means) {
   const std::vector<double> means = means_over_pairs(problem, agreement, totals);
@@ -109,9 +107,9 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
   const Problem problem(shape, children, weight);
   const Cut& cut = problem.cut;
   const int64_t last = rule.iterations - 1, pose_floats = cut.groups * cut.pose_floats;
-  const int64_t scratch_floats = distance_scratch_floats(shape);
+  const int64_t scratch_floats = simd::distance_scratch_floats(shape);
   const Buffer partial(cut.chunks * pose_floats);  // [chunks, groups, J, D_out, L]
-  const Buffer packed_poses(pose_floats);          // v_j
+  const Buffer group_poses(pose_floats);           // v_j
   const Buffer totals(cut.chunks * cut.groups * cut.lanes);
   const Trail trail(cut, rule);
   Buffer not_saved;
@@ -119,45 +117,46 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
   float* kept = saved == nullptr ? not_saved.get() : saved;
 
   for (int64_t iteration = 0; iteration <= last; ++iteration) {
-    // The mean distance lies between distances and couplings: every image waits for all others, and
-    // votes are made twice in an iteration.
+    // The couplings need the mean of all distances. Every image waits for all others, and votes are
+    // computed twice per iteration.
     float* distances = kept + trail.distances(iteration);
-    float* packed_couplings = kept + trail.couplings(iteration);
+    float* group_couplings = kept + trail.couplings(iteration);
     float* scales = kept + trail.scales(iteration);
     if (iteration > 0) {
       for_each_chunk(cut, scratch_floats, [&](int64_t chunk, float* scratch) {
         for (int64_t group = 0; group < cut.groups; ++group)
-          measure_distances(problem.range(chunk, group),
-                            packed_poses.get() + group * cut.pose_floats,
-                            distances + group * cut.coupling_floats,
-                            totals.get() + (chunk * cut.groups + group) * cut.lanes, scratch);
+          simd::measure_distances(problem.range(chunk, group),
+                                  group_poses.get() + group * cut.pose_floats,
+                                  distances + group * cut.coupling_floats,
+                                  totals.get() + (chunk * cut.groups + group) * cut.lanes, scratch);
       });
       distance_scales(problem, rule.agreement, totals.get(), scales);
     }
     for_each_chunk(cut, scratch_floats, [&](int64_t chunk, float* scratch) {
       for (int64_t group = 0; group < cut.groups; ++group) {
-        DistanceCouplings step;
+        simd::DistanceCouplings step;
         if (iteration > 0)
           step = {.distances = distances + group * cut.coupling_floats,
-                  .couplings = packed_couplings + group * cut.coupling_floats,
+                  .couplings = group_couplings + group * cut.coupling_floats,
                   .scales = scales + group * cut.lanes,
                   .levels = iteration == last ? rule.levels : CouplingLevels{}};
-        sum_clamped_votes(problem.range(chunk, group), step,
-                          partial.get() + (chunk * cut.groups + group) * cut.pose_floats, scratch);
+        simd::sum_clamped_votes(problem.range(chunk, group), step,
+                                partial.get() + (chunk * cut.groups + group) * cut.pose_floats,
+                                scratch);
       }
     });
     squash_partial(problem, rule, iteration, bias, partial.get(), kept + trail.sums(iteration),
-                   packed_poses.get());
+                   group_poses.get());
   }
 
-  unpack(cut, shape.batch, shape.pose_size(), packed_poses.get(), poses);
+  from_groups(cut, shape.batch, shape.pose_size(), group_poses.get(), poses);
   if (couplings != nullptr)
     give_couplings(problem, rule, last == 0 ? nullptr : kept + trail.couplings(last), couplings);
 }
 
 namespace {
 
-// The way back through the iterations: dL/ds_j of each, and what makes the distances' gradients.
+// The backward pass through the iterations.
 class DistanceBackward {
  public:
   DistanceBackward(const Problem& problem, const RoutingRule& rule, const float* saved)
@@ -179,7 +178,7 @@ class DistanceBackward {
   void run(const float* grad_poses, const RoutingGradients& gradients) const {
     const RoutingShape& shape = problem_.shape;
     const Buffer carried(pose_floats_);  // dL/dv_j of the iteration at hand
-    pack(cut_, shape.batch, shape.pose_size(), grad_poses, carried.get());
+    to_groups(cut_, shape.batch, shape.pose_size(), grad_poses, carried.get());
     if (gradients.bias != nullptr) std::fill_n(gradients.bias, shape.pose_size(), 0.0F);
     for (int64_t iteration = last_; iteration >= first_; --iteration) {
       squash_gradients(problem_, rule_, saved_ + trail_.sums(iteration), carried.get(),
@@ -195,7 +194,8 @@ class DistanceBackward {
   float* grad_sums(int64_t iteration) const {
     return grad_sums_.get() + (iteration - first_) * pose_floats_;
   }
-  // Of an iteration after the first: what its distances were measured from, and their gradient.
+  // For an iteration after the first: the poses its distances were measured from, and the gradients
+  // of its logits and mean.
   float* poses_before(int64_t iteration) const {
     return poses_.get() + (iteration - 1) * pose_floats_;
   }
@@ -206,29 +206,30 @@ class DistanceBackward {
     return grad_means_.get() + (iteration - 1) * image_floats_;
   }
 
-  // dL/dv_j of the iteration before, through the distances. Its poses have no other use.
+  // dL/dv_j of the iteration before, through the distances. Its poses are used nowhere else.
   void to_poses_before(int64_t iteration, float* grad_poses) const {
     const Buffer by_logits(cut_.chunks * pose_floats_), by_mean(cut_.chunks * pose_floats_);
     const Buffer totals(cut_.chunks * image_floats_);
     const float* sums_before = saved_ + trail_.sums(iteration - 1);
     for (int64_t at = 0; at < pose_floats_; at += cut_.pose_floats)
-      squash_group(problem_.shape.parents, problem_.shape.parent_dim, sums_before + at,
-                   rule_.epsilon, poses_before(iteration) + at);
+      simd::squash_group(problem_.shape.parents, problem_.shape.parent_dim, sums_before + at,
+                         rule_.epsilon, poses_before(iteration) + at);
     for_each_chunk(
-        cut_, distance_gradient_scratch_floats(problem_.shape), [&](int64_t chunk, float* scratch) {
+        cut_, simd::distance_gradient_scratch_floats(problem_.shape),
+        [&](int64_t chunk, float* scratch) {
           for (int64_t group = 0; group < cut_.groups; ++group) {
             const int64_t pose = group * cut_.pose_floats, pair = group * cut_.coupling_floats;
             const int64_t piece = chunk * cut_.groups + group;
-            distance_gradient(problem_.range(chunk, group),
-                              {.grad_sums = grad_sums(iteration) + pose,
-                               .poses = poses_before(iteration) + pose,
-                               .couplings = saved_ + trail_.couplings(iteration) + pair,
-                               .distances = saved_ + trail_.distances(iteration) + pair,
-                               .grad_logits = grad_logits(iteration) + pair,
-                               .by_logits = by_logits.get() + piece * cut_.pose_floats,
-                               .by_mean = by_mean.get() + piece * cut_.pose_floats,
-                               .totals = totals.get() + piece * cut_.lanes},
-                              scratch);
+            simd::distance_gradient(problem_.range(chunk, group),
+                                    {.grad_sums = grad_sums(iteration) + pose,
+                                     .poses = poses_before(iteration) + pose,
+                                     .couplings = saved_ + trail_.couplings(iteration) + pair,
+                                     .distances = saved_ + trail_.distances(iteration) + pair,
+                                     .grad_logits = grad_logits(iteration) + pair,
+                                     .by_logits = by_logits.get() + piece * cut_.pose_floats,
+                                     .by_mean = by_mean.get() + piece * cut_.pose_floats,
+                                     .totals = totals.get() + piece * cut_.lanes},
+                                    scratch);
           }
         });
     const float* scales = saved_ + trail_.scales(iteration);
@@ -238,7 +239,7 @@ class DistanceBackward {
     add_chunks(by_mean.get(), grad_means(iteration), grad_poses);
   }
 
-  // sum += the factor of each image, [groups, L], times the sum of all chunks.
+  // sum += factors [groups, L] * (sum of all chunks).
   void add_chunks(const float* partial, const float* factors, float* sum) const {
     for (int64_t chunk = 0; chunk < cut_.chunks; ++chunk)
       for (int64_t group = 0; group < cut_.groups; ++group)
@@ -252,7 +253,7 @@ class DistanceBackward {
 
   void to_votes(const RoutingGradients& gradients) const {
     const RoutingShape& shape = problem_.shape;
-    std::vector<DistanceTerm> later;
+    std::vector<simd::DistanceTerm> later;
     for (int64_t iteration = first_ + 1; iteration <= last_; ++iteration)
       later.push_back({.grad_sums = grad_sums(iteration),
                        .poses = poses_before(iteration),
@@ -262,7 +263,7 @@ class DistanceBackward {
                        .scales = saved_ + trail_.scales(iteration),
                        .grad_means = grad_means(iteration)});
     const Buffer grad_children(cut_.groups * cut_.child_floats);
-    const ClampedGradientStep step{
+    const simd::ClampedGradientStep step{
         .from = {.groups = cut_.groups,
                  .children_stride = cut_.child_floats,
                  .grad_sums = grad_sums(first_),
@@ -274,13 +275,13 @@ class DistanceBackward {
         .later_count = static_cast<int64_t>(later.size()),
         .grad_children = grad_children.get(),
         .grad_weight = gradients.weight};
-    for_each_chunk(cut_, clamped_gradient_scratch_floats(shape, cut_.groups),
+    for_each_chunk(cut_, simd::clamped_gradient_scratch_floats(shape, cut_.groups),
                    [&](int64_t chunk, float* scratch) {
-                     clamped_gradient(problem_.range(chunk, 0), step, scratch);
+                     simd::clamped_gradient(problem_.range(chunk, 0), step, scratch);
                    });
     if (gradients.children != nullptr)
-      unpack(cut_, shape.batch, shape.children * shape.child_dim, grad_children.get(),
-             gradients.children);
+      from_groups(cut_, shape.batch, shape.children * shape.child_dim, grad_children.get(),
+                  gradients.children);
   }
 
   const Problem& problem_;

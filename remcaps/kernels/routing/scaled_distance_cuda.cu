@@ -1,4 +1,4 @@
-#include "remcaps/kernels/routing/scaled_distance_cuda.h"
+#include "remcaps/kernels/routing/scaled_distance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,19 +6,16 @@
 #include <vector>
 
 #include "remcaps/kernels/cuda/launch.h"
-#include "remcaps/kernels/routing/plan_cuda.h"
-#include "remcaps/kernels/routing/scaled_distance_backward_device.h"
-#include "remcaps/kernels/routing/scaled_distance_device.h"
-#include "remcaps/kernels/routing/steps_cuda.h"
+#include "remcaps/kernels/routing/scaled_distance_cuda.h"
 #include "remcaps/kernels/routing/weight_gradient_cuda.h"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
-constexpr int kChildWarps = 8;  // children of a block that stays with them
-constexpr int kMostTerms = 5;   // of a launch of weight_gradient: three iterations have as many
+constexpr int kChildWarps = 8;  // children per block, in kernels with one warp per child
+constexpr int kMostTerms = 5;   // per launch of weight_gradient: what three iterations need
 
-// What an iteration leaves: all of them where the gradient goes back through them, else the last.
+// The results of the iterations: of all if the gradient goes back through them, else of the last.
 class Trail {
  public:
   Trail(Arena& arena, const Plan& plan, const RoutingRule& rule)
@@ -32,14 +29,15 @@ class Trail {
     distances_ = all_ ? arena.take(coupled * plan.coupling_floats()) : couplings_;
   }
 
-  float* u;  ///< the children in lanes layout, [I, D_in, P]
+  float* u;  ///< the children in image-last layout, [I, D_in, P]
 
   float* sums(int64_t iteration) const { return sums_ + pose_offset(iteration); }
   float* poses(int64_t iteration) const { return poses_ + pose_offset(iteration); }
-  // Null in the first iteration: uniform. Distances that are not kept become couplings in place.
+  // Null in the first iteration, whose couplings are all equal. Distances that are not kept share
+  // the array of the couplings.
   float* couplings(int64_t iteration) const { return of_pairs(couplings_, iteration); }
   float* distances(int64_t iteration) const { return of_pairs(distances_, iteration); }
-  // The logits' t, [P], of an iteration after the first.
+  // The scale t of the logits, [P], of an iteration after the first.
   float* scales(int64_t iteration) const {
     return scales_ + (all_ ? iteration - 1 : 0) * plan_.dims.padded;
   }
@@ -87,7 +85,7 @@ struct BackwardScratch {
   float *carried, *grad_u;
   float* grad_sums;  ///< of all iterations with a gradient
   float *factors = nullptr, *vote_factors = nullptr;
-  // Of the full gradient; e_ij of all iterations after the first.
+  // For the full gradient only. `pulls` is e_ij of all iterations after the first.
   float *partial = nullptr, *totals = nullptr, *grad_means = nullptr, *pulls = nullptr;
 };
 
@@ -162,7 +160,7 @@ class DistanceLauncher : public RoutingSteps {
   void weights_gradient(const WeightGradientArguments<kTerms>& arguments) const {
     with_sizes([&](auto sizes) {
       constexpr int kDin = decltype(sizes)::kDin, kDout = decltype(sizes)::kDout;
-      // A lane's sums and moments have to fit in registers.
+      // The sums and moments of a thread must fit into registers.
       constexpr int kRows = kDin > 8 ? 4 : std::min(kDout, 16);
       const dim3 grid(blocks_for(dims_.children, kWarp), dims_.parents, kDout / kRows);
       weight_gradient<kDin, kDout, kRows, /*kWithVotes=*/true, kTerms>
@@ -181,10 +179,10 @@ class DistanceLauncher : public RoutingSteps {
     });
   }
 
-  // A warp a child.
+  // One warp per child.
   dim3 child_grid() const { return dim3(blocks_for(dims_.children, kChildWarps), plan_.tiles); }
 
-  // One parent takes all whatever its distance.
+  // A single parent takes everything, whatever its distance.
   float log_odds() const {
     return static_cast<float>(dims_.parents > 1 ? std::log(9.0 * (dims_.parents - 1)) : 0.0);
   }
@@ -203,11 +201,6 @@ class DistanceLauncher : public RoutingSteps {
 };
 
 }  // namespace
-
-bool has_scaled_distance_kernels(int64_t child_dim, int64_t parent_dim) {
-  return with_pose_sizes(
-      child_dim, parent_dim, [](auto) { return true; }, [] { return false; });
-}
 
 int64_t scaled_distance_saved_floats(const RoutingShape& shape, const RoutingRule& rule) {
   const Plan plan(shape);
@@ -244,7 +237,7 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
   const DistanceLauncher launch(plan, weight, trail.u, stream);
   const int64_t last = rule.iterations - 1;
 
-  launch.lanes_from(shape.children * shape.child_dim, children, trail.u);
+  launch.to_image_last(shape.children * shape.child_dim, children, trail.u);
   for (int64_t iteration = 0; iteration <= last; ++iteration) {
     if (iteration > 0) {
       launch.distances(trail.poses(iteration - 1), trail.distances(iteration), work.totals);
@@ -263,14 +256,14 @@ void scaled_distance_forward(const RoutingShape& shape, const RoutingRule& rule,
                    .poses = trail.poses(iteration),
                    .agreed = nullptr});
   }
-  launch.rows_from(shape.pose_size(), trail.poses(last), poses);
+  launch.to_image_first(shape.pose_size(), trail.poses(last), poses);
   if (couplings != nullptr)
     launch.give_couplings(trail.couplings(last), rule.first_coupling, couplings);
 }
 
 namespace {
 
-// The way back through the iterations, on one stream.
+// The backward pass through the iterations, on one stream.
 class DistanceBackward {
  public:
   DistanceBackward(const Plan& plan, const RoutingRule& rule, const Trail& trail,
@@ -284,12 +277,12 @@ class DistanceBackward {
         last_(rule.iterations - 1),
         first_(rule.distances_have_gradient() ? 0 : last_) {}
 
-  // dL/ds_j of every iteration with a gradient, and what its distances pull at.
+  // dL/ds_j and e_ij of every iteration with a gradient.
   void to_sums(const float* grad_poses) const {
-    launch_.lanes_from(int64_t(plan_.dims.parents) * plan_.dims.parent_dim, grad_poses,
-                       work_.carried);
+    launch_.to_image_last(int64_t(plan_.dims.parents) * plan_.dims.parent_dim, grad_poses,
+                          work_.carried);
     for (int64_t iteration = last_; iteration >= first_; --iteration) {
-      // Poses of an earlier iteration have no use but in the distances of the next.
+      // The poses of an earlier iteration are used only in the distances of the next one.
       launch_.squash_backward({.partial = work_.partial,
                                .chunks = iteration == last_ ? 0 : plan_.chunks,
                                .epsilon = rule_.epsilon,
@@ -307,7 +300,7 @@ class DistanceBackward {
                           grad_sums(every ? first_ : last_), grad_bias);
   }
 
-  // dL/du_i, left in lanes layout, and the factors of the weights' gradient.
+  // dL/du_i, in image-last layout, and the factors of the weights' gradient.
   void to_votes() const {
     LaterIterations later{};
     if (first_ < last_)
@@ -328,8 +321,8 @@ class DistanceBackward {
   }
 
   void to_children(float* grad_children) const {
-    launch_.rows_from(int64_t(plan_.dims.children) * plan_.dims.child_dim, work_.grad_u,
-                      grad_children);
+    launch_.to_image_first(int64_t(plan_.dims.children) * plan_.dims.child_dim, work_.grad_u,
+                           grad_children);
   }
 
   // `children` in their original layout.
@@ -390,7 +383,7 @@ class DistanceBackward {
                             .partial = work_.partial});
   }
 
-  // What the full gradient of a vote is the sum of, but for what lies along the vote itself.
+  // The terms of the full gradient of a vote, without the part along the vote.
   std::vector<PairTerm> pair_terms() const {
     std::vector<PairTerm> terms = {{grad_sums(0), nullptr, rule_.first_coupling}};
     for (int64_t iteration = 1; iteration <= last_; ++iteration) {

@@ -1,16 +1,17 @@
+#include "remcaps/kernels/routing/steps.h"
+
 #include "remcaps/kernels/cuda/launch.h"
 #include "remcaps/kernels/formulas.h"
-#include "remcaps/kernels/routing/steps_cuda.h"
+#include "remcaps/kernels/routing/votes_cuda.h"
 
 namespace remcaps::kernels::cuda {
 namespace {
 
 constexpr int kTransposeRows = 8;
 
-// [B, X] -> [X, P]. Blocks of 32 x kTransposeRows threads turn 32 x 32
-// tiles.
-__global__ void to_lanes(int batch, int padded, int64_t size, const float* __restrict__ from,
-                         float* __restrict__ to) {
+// [B, X] -> [X, P]. A block of 32 x kTransposeRows threads transposes a tile of 32 x 32.
+__global__ void image_last(int batch, int padded, int64_t size, const float* __restrict__ from,
+                           float* __restrict__ to) {
   __shared__ float tile[kWarp][kWarp + 1];
   const int64_t x0 = int64_t(blockIdx.x) * kWarp;
   const int image0 = blockIdx.y * kWarp;
@@ -28,8 +29,8 @@ __global__ void to_lanes(int batch, int padded, int64_t size, const float* __res
 }
 
 // [X, P] -> [B, X]
-__global__ void from_lanes(int batch, int padded, int64_t size, const float* __restrict__ from,
-                           float* __restrict__ to) {
+__global__ void image_first(int batch, int padded, int64_t size, const float* __restrict__ from,
+                            float* __restrict__ to) {
   __shared__ float tile[kWarp][kWarp + 1];
   const int64_t x0 = int64_t(blockIdx.x) * kWarp;
   const int image0 = blockIdx.y * kWarp;
@@ -59,8 +60,8 @@ __device__ inline float quantized(float coupling, const CouplingLevels& levels) 
   return levels.centres[low];
 }
 
-// One thread per (child, image). The exponentials are made twice: that is cheaper than a trip
-// through memory.
+// One thread per (child, image). The exponentials are computed twice, which is cheaper than storing
+// them.
 __global__ void softmax_over_parents(Dims dims, const float* __restrict__ scales,
                                      CouplingLevels levels, const float* logits, float* couplings) {
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -101,14 +102,14 @@ __global__ void softmax_gradient(Dims dims, const float* __restrict__ couplings,
   }
 }
 
-// A block of the squash kernels: images x dimensions x parts. The parts share the chunks of a sum,
-// which one thread alone would wait for one after another.
+// A block of the squash kernels: images x dimensions x parts. The parts share the chunks of a sum:
+// a single thread would wait for one chunk after another.
 constexpr int kSquashImages = 16, kSquashDims = 16, kSquashParts = 4;
 
-// A parent's numbers of kSquashImages images. Every call must be made by the whole block.
+// Sums of one parent and kSquashImages images. The whole block must make every call.
 class SquashBlock {
  public:
-  // sum over chunks of partial[chunk * stride], each thread of a (dimension, image) gets it.
+  // The sum over chunks of partial[chunk * stride]. All threads of a (dimension, image) get it.
   __device__ float sum_of_chunks(const float* partial, int chunks, int64_t stride, bool valid) {
     __shared__ float parts[kSquashParts][kSquashDims][kSquashImages];
     float sum = 0;
@@ -235,16 +236,16 @@ dim3 squash_threads() {
 
 }  // namespace
 
-void RoutingSteps::lanes_from(int64_t size, const float* from, float* to) const {
-  to_lanes<<<transpose_grid(dims_, size), dim3(kWarp, kTransposeRows), 0, stream_>>>(
+void RoutingSteps::to_image_last(int64_t size, const float* from, float* to) const {
+  image_last<<<transpose_grid(dims_, size), dim3(kWarp, kTransposeRows), 0, stream_>>>(
       dims_.batch, dims_.padded, size, from, to);
-  check_launch("to_lanes");
+  check_launch("image_last");
 }
 
-void RoutingSteps::rows_from(int64_t size, const float* from, float* to) const {
-  from_lanes<<<transpose_grid(dims_, size), dim3(kWarp, kTransposeRows), 0, stream_>>>(
+void RoutingSteps::to_image_first(int64_t size, const float* from, float* to) const {
+  image_first<<<transpose_grid(dims_, size), dim3(kWarp, kTransposeRows), 0, stream_>>>(
       dims_.batch, dims_.padded, size, from, to);
-  check_launch("from_lanes");
+  check_launch("image_first");
 }
 
 void RoutingSteps::softmax(const float* scales, const CouplingLevels& levels, const float* logits,
@@ -280,7 +281,7 @@ void RoutingSteps::bias_gradient(int iterations, const float* grad_sums, float* 
 
 void RoutingSteps::give_couplings(const float* from, float uniform, float* to) const {
   const int64_t pairs = int64_t(dims_.children) * dims_.parents, count = dims_.batch * pairs;
-  if (from != nullptr) return rows_from(pairs, from, to);
+  if (from != nullptr) return to_image_first(pairs, from, to);
   fill_values<<<blocks_for(count, 256), 256, 0, stream_>>>(count, uniform, to);
   check_launch("fill_values");
 }

@@ -1,16 +1,15 @@
-#include "remcaps/kernels/routing/steps_simd.h"
+#include "remcaps/kernels/routing/steps.h"
 
-#ifdef REMCAPS_HIGHWAY
-#define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/routing/steps_simd.cpp"
-#include <hwy/foreach_target.h>
-#endif
+#include "remcaps/kernels/simd/for_each_target.h"
 
 #include "remcaps/kernels/simd/lanes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
+
+using simd::SquashStep;
 
 // v = f(n2) s with f(n2) = n2 / ((1 + n2) sqrt(n2 + epsilon)) and n2 = ||s||^2.
 HWY_INLINE void squash_parent(int64_t parent_dim, const float* sums, float epsilon, float* poses) {
@@ -46,7 +45,7 @@ void squash_sums_of(const SquashStep& step) {
   squash_group_of(step.parents, step.parent_dim, step.sums, step.epsilon, step.poses);
 }
 
-int64_t lanes_of() {
+int64_t lane_count_of() {
   return kLanes;
 }
 
@@ -80,17 +79,17 @@ void squash_gradient_of(int64_t parents, int64_t parent_dim, const float* sums,
 HWY_AFTER_NAMESPACE();
 
 #if !defined(REMCAPS_HIGHWAY) || HWY_ONCE
-namespace remcaps::kernels {
+namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
-HWY_EXPORT(lanes_of);
+HWY_EXPORT(lane_count_of);
 HWY_EXPORT(squash_sums_of);
 HWY_EXPORT(squash_group_of);
 HWY_EXPORT(squash_gradient_of);
 #endif
 
-int64_t image_lanes() {
-  return REMCAPS_DISPATCH(lanes_of)();
+int64_t lane_count() {
+  return REMCAPS_DISPATCH(lane_count_of)();
 }
 
 void squash_sums(const SquashStep& step) {
@@ -107,5 +106,5 @@ void squash_gradient(int64_t parents, int64_t parent_dim, const float* sums,
   REMCAPS_DISPATCH(squash_gradient_of)(parents, parent_dim, sums, grad_poses, epsilon, grad_sums);
 }
 
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::simd
 #endif

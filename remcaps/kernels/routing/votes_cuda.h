@@ -1,34 +1,29 @@
-// How the routing kernels on CUDA walk over the blocks W_ij and compute with them.
+// Device code that dynamic and scaled-distance routing share: how kernels walk over the blocks W_ij
+// and compute votes, and how a problem is cut into blocks of threads.
 //
-// Layout: inside the passes the image is the fastest index ("lanes" layout, [..., P] with P the
-// batch padded to a multiple of 4), and a warp works on 64 images, two per lane. Every lane of a
-// warp then needs the same weights, which are broadcast out of shared memory, each load feeding 8
-// multiply-adds.
-//   u [I, D_in, P]   poses, sums, their gradients [J, D_out, P]   couplings, logits [I, J, P]
+// Arrays are in image-last layout (steps.h). A warp works on 64 images, two per thread. All threads
+// of a warp then need the same weights. These are broadcast from shared memory, and each load feeds
+// 8 multiply-adds.
 //
-// The hot products are "parent stationary" (a warp stays with one parent j and walks over
-// children), so that the parent's pose or sum stays in registers.
+// The most expensive kernels are "parent stationary": a warp stays with one parent j and walks over
+// the children, so that the parent's pose or sum stays in registers.
 #pragma once
 
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
-#include "remcaps/kernels/routing/problem.h"
+#include "remcaps/kernels/routing/steps.h"
 
 namespace remcaps::kernels::cuda {
 
 constexpr int kWarp = 32;
-constexpr int kImagesPerLane = 2;
-constexpr int kTileImages = kWarp * kImagesPerLane;
-constexpr int kParentWarps = 10;  // at most, of a parent stationary block
-constexpr int kStages = 4;        // blocks W_ij on their way into shared memory, per warp
-
-struct Dims {
-  int batch, padded;  // B, P
-  int children, parents, child_dim, parent_dim;
-};
+constexpr int kImagesPerThread = 2;
+constexpr int kTileImages = kWarp * kImagesPerThread;
+constexpr int kParentWarps = 10;  // at most, in a block of a parent-stationary kernel
+constexpr int kStages = 4;        // blocks W_ij being loaded into shared memory, per warp
 
 __device__ inline float2 load2(const float* p) {
   return *reinterpret_cast<const float2*>(p);
@@ -41,19 +36,19 @@ __device__ inline void fma2(float2& sum, float a, float2 b) {
   sum.y = fmaf(a, b.y, sum.y);
 }
 
-// A warp's queue of blocks W_ij: kStages of them are in flight while one is worked on.
+// A warp's queue of blocks W_ij: kStages of them are being loaded while one is in use.
 template <int kBlock>
 class WeightQueue {
  public:
-  // `first` is the first block, `stride` the floats from one to the next, `count` how many.
+  // `count` blocks from `first` on, `stride` floats apart.
   __device__ WeightQueue(float* memory, const float* first, int64_t stride, int count)
       : memory_(memory), next_(first), stride_(stride), left_(count) {
     for (int stage = 0; stage < kStages - 1; ++stage) fetch();
   }
 
-  // The next block, in shared memory; it stays valid until the call after.
+  // The next block, in shared memory. It stays valid until the next call.
   __device__ const float4* pop() {
-    __syncwarp();  // all lanes are done with the stage that is overwritten now
+    __syncwarp();  // all threads are done with the stage that is overwritten now
     fetch();
     __pipeline_wait_prior(kStages - 1);
     __syncwarp();
@@ -67,8 +62,8 @@ class WeightQueue {
  private:
   __device__ void fetch() {
     if (left_ > 0) {
-      const int lane = threadIdx.x;
-      for (int x = lane * 4; x < kBlock; x += kWarp * 4)
+      const int thread = threadIdx.x;
+      for (int x = thread * 4; x < kBlock; x += kWarp * 4)
         __pipeline_memcpy_async(memory_ + write_ * kBlock + x, next_ + x, sizeof(float4));
       next_ += stride_;
       --left_;
@@ -83,8 +78,8 @@ class WeightQueue {
   int left_, write_ = 0, read_ = 0;
 };
 
-// This warp's queues, out of the block's shared memory: of one parent's blocks, children [begin,
-// end), and of one child's.
+// This warp's queue in the block's shared memory: the blocks W_ij of one parent and the children
+// begin..end, or of one child and all parents.
 template <int kBlock>
 __device__ WeightQueue<kBlock> blocks_of_parent(float4* shared, const Dims& dims,
                                                 const float* weight, int parent, int begin,
@@ -102,7 +97,7 @@ __device__ WeightQueue<kBlock> blocks_of_child(float4* shared, const Dims& dims,
       weight + int64_t(child) * dims.parents * kBlock, kBlock, dims.parents);
 }
 
-// Whether a block has a weight other than zero. Every lane gets the same answer.
+// Whether a block has a weight other than zero. Every thread gets the same answer.
 template <int kBlock>
 __device__ bool is_alive(const float4* block) {
   bool alive = false;
@@ -126,8 +121,10 @@ __device__ void add_transposed_row(const float4* row, float2 x, float2 (&back)[k
   }
 }
 
-// Which warp works on what: x: chunk of children, y: block of parents (one per warp), z: image
-// tile.
+// What a warp of a parent-stationary kernel works on. The grid is
+//   x  chunk of children
+//   y  block of parents, one per warp
+//   z  tile of images
 struct ParentTask {
   int parent, begin, end, image;
   bool has_images;
@@ -138,9 +135,60 @@ __device__ inline ParentTask parent_task(const Dims& dims, int chunk) {
   task.parent = blockIdx.y * blockDim.y + threadIdx.y;
   task.begin = blockIdx.x * chunk;
   task.end = min(dims.children, task.begin + chunk);
-  task.image = blockIdx.z * kTileImages + threadIdx.x * kImagesPerLane;
+  task.image = blockIdx.z * kTileImages + threadIdx.x * kImagesPerThread;
   task.has_images = task.image < dims.padded;
   return task;
+}
+
+// How a problem is cut into blocks. The cut depends on the shape alone, so that results are the
+// same on any GPU.
+struct Plan {
+  explicit Plan(const RoutingShape& shape)
+      : dims{static_cast<int>(shape.batch),     static_cast<int>((shape.batch + 3) / 4 * 4),
+             static_cast<int>(shape.children),  static_cast<int>(shape.parents),
+             static_cast<int>(shape.child_dim), static_cast<int>(shape.parent_dim)} {
+    // One warp per parent. 264 blocks of ten warps fill the 132 multiprocessors of an H200 twice.
+    parent_blocks = (dims.parents + kParentWarps - 1) / kParentWarps;
+    warps = (dims.parents + parent_blocks - 1) / parent_blocks;
+    tiles = (dims.padded + kTileImages - 1) / kTileImages;
+    const int wanted = std::max(1, 264 / (parent_blocks * tiles));
+    chunk = (dims.children + wanted - 1) / wanted;
+    chunks = (dims.children + chunk - 1) / chunk;
+  }
+
+  int64_t child_floats() const { return int64_t(dims.children) * dims.child_dim * dims.padded; }
+  int64_t pose_floats() const { return int64_t(dims.parents) * dims.parent_dim * dims.padded; }
+  int64_t coupling_floats() const { return int64_t(dims.children) * dims.parents * dims.padded; }
+
+  // Of the parent-stationary kernels.
+  dim3 parent_grid() const { return dim3(chunks, parent_blocks, tiles); }
+  dim3 parent_block() const { return dim3(kWarp, warps); }
+
+  Dims dims;
+  int warps, parent_blocks, tiles, chunk, chunks;
+};
+
+// Hands out consecutive pieces of one allocation, aligned to 16 bytes. Constructed with null it
+// only counts how much is needed.
+class Arena {
+ public:
+  explicit Arena(float* memory) : memory_(memory) {}
+  float* take(int64_t floats) {
+    float* piece = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (floats + 3) / 4 * 4;
+    return piece;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  float* memory_;
+  int64_t used_ = 0;
+};
+
+// Shared memory of a block in which every warp has a queue of weights.
+template <int kDin, int kDout>
+size_t queue_bytes(int warps) {
+  return warps * WeightQueue<kDin * kDout>::kFloats * sizeof(float);
 }
 
 }  // namespace remcaps::kernels::cuda

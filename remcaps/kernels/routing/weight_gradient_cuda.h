@@ -1,4 +1,4 @@
-// The gradient of the transformation matrices, of dynamic and of scaled-distance routing.
+// Device code: the gradient of the matrices W_ij, for dynamic and scaled-distance routing.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace remcaps::kernels::cuda {
 
-constexpr int kGradientWarps = 4;     // that share the images of a step
+constexpr int kGradientWarps = 4;     // warps that share the images of a step
 constexpr int kGradientImages = 128;  // per step
 constexpr int kGradientPitch = kWarp + 1;
 
@@ -60,46 +60,46 @@ __device__ void add_moments(float factor, const float (&u)[kDin], float (&moment
   }
 }
 
-// Adds the warps' values up into those of warp 0, half of the warps at a time.
-//   halves: shared, kGradientWarps / 2 pieces of `piece` floats
+// Adds the values of all warps to those of warp 0, half of the warps at a time.
+//   halves  shared memory: kGradientWarps / 2 pieces of `piece` floats
 template <int kRows, int kColumns>
 __device__ void fold_warps(float* halves, int piece, float (&values)[kRows][kColumns]) {
-  const int lane = threadIdx.x, warp = threadIdx.y;
+  const int in_warp = threadIdx.x, warp = threadIdx.y;
   for (int half = kGradientWarps / 2; half > 0; half /= 2) {
     __syncthreads();
     if (warp >= half && warp < 2 * half)
 #pragma unroll
       for (int e = 0; e < kRows * kColumns; ++e)
-        halves[(warp - half) * piece + e * kGradientPitch + lane] =
+        halves[(warp - half) * piece + e * kGradientPitch + in_warp] =
             values[e / kColumns][e % kColumns];
     __syncthreads();
     if (warp < half)
 #pragma unroll
       for (int e = 0; e < kRows * kColumns; ++e)
-        values[e / kColumns][e % kColumns] += halves[warp * piece + e * kGradientPitch + lane];
+        values[e / kColumns][e % kColumns] += halves[warp * piece + e * kGradientPitch + in_warp];
   }
 }
 
-// A part of what a vote's gradient is a sum of: scale * shares[i, j] x_j.
+// A term of a vote's gradient: scale * shares[i, j] x_j.
 struct PairTerm {
-  const float* x;       // [J, D_out, P], or null, beside others: there is no such part
-  const float* shares;  // [I, J, P], or null: all 1
+  const float* x;       // [J, D_out, P]; null: the term is zero (not if it is the only one)
+  const float* shares;  // [I, J, P]; null: all are 1
   float scale;
 };
 
 template <int kTerms>
 struct WeightGradientArguments {
-  const float* children;  // [B, I, D_in]: here the original layout is the coalesced one
-  const float* factors;   // [I, J, P], or null: all `uniform`
+  const float* children;  // [B, I, D_in]: reads of this layout are coalesced here
+  const float* factors;   // [I, J, P]; null: all are `uniform`
   float uniform;
-  PairTerm terms[kTerms];     // a single one has no shares
-  const float* vote_factors;  // [I, J, P] or null, of kWithVotes only
-  const float* weight;        // likewise
+  PairTerm terms[kTerms];     // a single term has no shares
+  const float* vote_factors;  // [I, J, P] or null; only with kWithVotes
+  const float* weight;        // only with kWithVotes
   bool accumulate;
   float* grad_weight;
 };
 
-// The shares that four images have in each term.
+// The shares of four images in each term.
 template <int kTerms>
 struct TermShares {
   float of[kTerms][4];
@@ -117,7 +117,7 @@ struct TermShares {
     }
   }
 
-  // Four rows of an image's sum of the terms, whose rows lie `stride` apart.
+  // Four rows of the sum of the terms for one image. Terms are `stride` apart in `rows`.
   __device__ float4 sum(int image, const float4* rows, int stride) const {
     float4 sum = {0, 0, 0, 0};
 #pragma unroll
@@ -132,24 +132,26 @@ struct TermShares {
   }
 };
 
-// grad_W_ij (+)= sum_b (factors[i, j, b] x_ij,b - vote_factors[i, j, b] u^_ij,b) u_i,b^T with x the
-// sum of the terms. The votes' part is W_ij sum_b vote_factors u u^T: second moments of the child,
-// and no vote is made. A lane stays with one child, the warps of a block split the images: x: 32
-// children, y: parent, z: kRows rows of D_out.
+// grad_W_ij (+)= sum_b (factors[i, j, b] x_ij,b - vote_factors[i, j, b] u^_ij,b) u_i,b^T, where x
+// is the sum of the terms. The second part equals W_ij sum_b vote_factors u u^T, so that it needs
+// second moments of the child and no votes. A thread stays with one child, and the warps of a block
+// share the images. The grid is
+//   x  32 children
+//   y  parent
+//   z  kRows rows of D_out
 template <int kDin, int kDout, int kRows, bool kWithVotes, int kTerms>
 __global__ void __launch_bounds__(kWarp* kGradientWarps)
     weight_gradient(Dims dims, WeightGradientArguments<kTerms> a) {
-  constexpr int kSize = kRows * kDin;  // sums per lane
+  constexpr int kSize = kRows * kDin;  // sums per thread
   constexpr int kPairs = kWithVotes ? kDin * (kDin + 1) / 2 : 1;
   constexpr int kPiece = (kSize > kPairs ? kSize : kPairs) * kGradientPitch;
   constexpr int kTermRows = kGradientImages * kRows / 4;
   constexpr int kAllRows = kTerms * kTermRows, kHalves = (kGradientWarps / 2 * kPiece + 3) / 4;
-  // The terms' rows while images are added up, the warps' halves once they are.
+  // First the rows of the terms, then, when all images are added up, the halves of the warps.
   __shared__ float4 shared[kAllRows > kHalves ? kAllRows : kHalves];
   float* halves = reinterpret_cast<float*>(shared);
-  const int lane = threadIdx.x, warp = threadIdx.y;
-  const int thread = warp * kWarp + lane;
-  const int i = blockIdx.x * kWarp + lane, j = blockIdx.y, row = blockIdx.z * kRows;
+  const int in_warp = threadIdx.x, warp = threadIdx.y, in_block = warp * kWarp + in_warp;
+  const int i = blockIdx.x * kWarp + in_warp, j = blockIdx.y, row = blockIdx.z * kRows;
   const bool has_child = i < dims.children;
   constexpr int kShare = kGradientImages / kGradientWarps;
 
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(kWarp* kGradientWarps)
     __syncthreads();
 #pragma unroll
     for (int t = 0; t < kTerms; ++t)
-      for (int slot = thread; slot < kGradientImages * kRows; slot += kWarp * kGradientWarps) {
+      for (int slot = in_block; slot < kGradientImages * kRows; slot += kWarp * kGradientWarps) {
         const int image = slot % kGradientImages, d = slot / kGradientImages;
         reinterpret_cast<float*>(shared + t * kTermRows)[image * kRows + d] =
             first + image < dims.batch && (kTerms == 1 || a.terms[t].x != nullptr)
@@ -170,8 +172,8 @@ __global__ void __launch_bounds__(kWarp* kGradientWarps)
     if (!has_child) continue;
     const int end = min(dims.batch, first + (warp + 1) * kShare);
     const int64_t pair = (int64_t(i) * dims.parents + j) * dims.padded;
-    TermShares<kTerms> shares;  // of several terms
-    // `n` is the image's place among the four that are read together.
+    TermShares<kTerms> shares;  // used if there are several terms
+    // `n` is the image's index among the four that are read together.
     const auto add = [&](int image, int n, float factor, float vote_factor) {
       if (image >= end) return;
       float u[kDin];
@@ -223,9 +225,9 @@ __global__ void __launch_bounds__(kWarp* kGradientWarps)
   __syncthreads();
   if (warp == 0)
 #pragma unroll
-    for (int e = 0; e < kSize; ++e) halves[e * kGradientPitch + lane] = sum[e / kDin][e % kDin];
+    for (int e = 0; e < kSize; ++e) halves[e * kGradientPitch + in_warp] = sum[e / kDin][e % kDin];
   __syncthreads();
-  for (int slot = thread; slot < kSize * kWarp; slot += kWarp * kGradientWarps) {
+  for (int slot = in_block; slot < kSize * kWarp; slot += kWarp * kGradientWarps) {
     const int e = slot % kSize, child = slot / kSize;
     if (blockIdx.x * kWarp + child >= dims.children) break;
     float* out = a.grad_weight +

@@ -28,7 +28,7 @@ class Buffer {
   std::unique_ptr<float[], Free> memory_;
 };
 
-/// Pieces of at most `piece` that `total` is cut into.
+/// The number of pieces of at most `piece` that `total` is cut into.
 inline int64_t pieces_of(int64_t total, int64_t piece) {
   return (total + piece - 1) / piece;
 }

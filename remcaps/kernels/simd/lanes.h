@@ -1,14 +1,14 @@
-// A vector of floats, one image or child per lane: the few operations the CPU kernels
-// are written in, over Highway (one copy per instruction set, chosen at run time) or, where Highway
-// is missing, over the compiler's own 16-byte vectors.
+// F, a vector of kLanes floats, and the few operations that the CPU kernels need. A "lane" is one
+// element of such a vector. With Highway there is one copy of this code per instruction set, and
+// the best one is chosen at run time. Without Highway the compiler's own 16-byte vectors are used.
 //
-// Included once per target from files that Highway's foreach_target.h re-includes, hence no #pragma
-// once but the toggle below.
-#if defined(REMCAPS_KERNELS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef REMCAPS_KERNELS_LANES_INL_H_
-#undef REMCAPS_KERNELS_LANES_INL_H_
+// Include it after for_each_target.h. It is read once per instruction set: the toggle below stands
+// in for an include guard.
+#if defined(REMCAPS_KERNELS_LANES_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REMCAPS_KERNELS_LANES_H_
+#undef REMCAPS_KERNELS_LANES_H_
 #else
-#define REMCAPS_KERNELS_LANES_INL_H_
+#define REMCAPS_KERNELS_LANES_H_
 #endif
 
 #include <cmath>
@@ -29,9 +29,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Register = hn::Vec<Floats>;
 
-// Registers per F. Weights are broadcast from memory, one load each: with two registers a load
-// feeds two multiply-adds, and the multiply-add units, not the load ports, set the pace. Where
-// there are only 16 registers a child's pose would no longer fit beside the sums.
+// Registers per F. Every weight is loaded and broadcast. With two registers a load feeds two
+// multiply-adds, so that the multiply-add units and not the load ports limit the speed. Instruction
+// sets with only 16 registers use one: a child's pose would not fit beside the sums otherwise.
 #if HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_AVX2
 constexpr int kRegisters = 1;
 #else
@@ -137,7 +137,7 @@ HWY_INLINE float sum_of_lanes(F x) {
   return sum_of_lanes(folded(x));
 }
 
-/// out[0..3] = the sums of the lanes of a, b, c, d: half the shuffles of four single sums.
+/// out[0..3] = the sums of the lanes of a, b, c and d. Takes half the shuffles of four single sums.
 HWY_INLINE void store_four_sums(Register a, Register b, Register c, Register d, float* out) {
 #if HWY_TARGET == HWY_SCALAR
   out[0] = sum_of_lanes(a), out[1] = sum_of_lanes(b), out[2] = sum_of_lanes(c);

@@ -6,9 +6,9 @@
 namespace remcaps::kernels::cpu {
 namespace {
 
-constexpr int64_t kPiece = 16384;  // floats of each array a task works on
+constexpr int64_t kPiece = 16384;  // floats of each array per task
 
-// As libtorch's own memory always is, though not every view of it.
+// libtorch aligns the memory it allocates, but a view into it may begin anywhere.
 bool is_aligned(const UpdateArrays& arrays) {
   for (const void* array :
        {static_cast<const void*>(arrays.parameter), static_cast<const void*>(arrays.gradient),
@@ -21,11 +21,11 @@ void update_piece(const UpdateArrays& arrays, int64_t begin, int64_t end, const 
                   const StepNumbers& step) {
   float* p = arrays.parameter;
   if (is_aligned(arrays))
-    update_range(arrays, begin, end, adam, step);
+    simd::update_range(arrays, begin, end, adam, step);
   else
     for (int64_t x = begin; x < end; ++x)
       update_parameter(adam, step, arrays.gradient[x], p[x], arrays.first[x], arrays.second[x]);
-  if (arrays.dead != nullptr) mask_range(arrays.dead, begin, end, p);
+  if (arrays.dead != nullptr) simd::mask_range(arrays.dead, begin, end, p);
 }
 
 }  // namespace

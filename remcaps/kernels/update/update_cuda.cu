@@ -6,14 +6,14 @@
 namespace remcaps::kernels::cuda {
 namespace {
 
-// Kernel arguments are limited to 4 KiB: tensors are updated this many at a time.
+// Tensors per launch: kernel arguments are limited to 4 KiB.
 constexpr int kTensors = 48;
 constexpr int kThreads = 256;
-constexpr int64_t kPiece = kThreads * 16;  // floats of each array a block works on
+constexpr int64_t kPiece = kThreads * 16;  // floats of each array per block
 
 struct Batch {
   UpdateArrays arrays[kTensors];
-  int first_block[kTensors];  // of the tensor
+  int first_block[kTensors];  // of each tensor
   int count;
 };
 

@@ -1,21 +1,17 @@
 #include <algorithm>
 
-#include "remcaps/kernels/routing/steps_simd.h"
 #include "remcaps/kernels/update/update.h"
 
-#ifdef REMCAPS_HIGHWAY
-#define HWY_DISABLED_TARGETS REMCAPS_DISABLED_TARGETS
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/update/update_simd.cpp"
-#include <hwy/foreach_target.h>
-#endif
+#include "remcaps/kernels/simd/for_each_target.h"
 
 #include "remcaps/kernels/simd/lanes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
 
-// update_parameter() of host_device.h on the parameters from `x` on, one per lane.
+// update_parameter() of formulas.h, with one parameter per lane.
 HWY_INLINE void update_lanes(const AdamConstants& adam, const StepNumbers& step, const float* g_at,
                              float* p_at, float* m_at, float* v_at) {
   const F g = load(g_at);
@@ -50,7 +46,7 @@ void update_range_of(const UpdateArrays& arrays, int64_t begin, int64_t end,
   std::copy_n(v, rest, arrays.second + x);
 }
 
-// The compiler makes vectors of this one by itself.
+// The compiler vectorizes this loop by itself.
 void mask_range_of(const uint8_t* dead, int64_t begin, int64_t end, float* parameter) {
   for (int64_t x = begin; x < end; ++x) parameter[x] = dead[x] != 0 ? 0.0F : parameter[x];
 }
@@ -59,7 +55,7 @@ void mask_range_of(const uint8_t* dead, int64_t begin, int64_t end, float* param
 HWY_AFTER_NAMESPACE();
 
 #if !defined(REMCAPS_HIGHWAY) || HWY_ONCE
-namespace remcaps::kernels {
+namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
 HWY_EXPORT(mask_range_of);
@@ -75,5 +71,5 @@ void mask_range(const uint8_t* dead, int64_t begin, int64_t end, float* paramete
   REMCAPS_DISPATCH(mask_range_of)(dead, begin, end, parameter);
 }
 
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::simd
 #endif

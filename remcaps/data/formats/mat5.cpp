@@ -1,0 +1,193 @@
+#include "remcaps/data/formats/mat5.h"
+
+#include <fmt/ranges.h>
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
+
+#if defined(REMCAPS_HAVE_MATIO)
+#include <matio.h>
+#endif
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+#if defined(REMCAPS_HAVE_MATIO)
+namespace {
+
+constexpr uint32_t kCompressed = 15;  // miCOMPRESSED
+
+// Inflates one compressed element to nowhere: zlib's own checksum stands at its end.
+void check_compressed(const fs::path& path, std::istream& file, uint64_t bytes) {
+  z_stream stream{};
+  check(inflateInit(&stream) == Z_OK, "{}: zlib cannot start", path.string());
+  std::vector<uint8_t> in(256 * 1024), out(1024 * 1024);
+  int code = Z_OK;
+  while (bytes > 0 && code == Z_OK) {
+    const auto piece = static_cast<std::streamsize>(std::min<uint64_t>(bytes, in.size()));
+    file.read(reinterpret_cast<char*>(in.data()), piece);
+    bytes -= static_cast<uint64_t>(piece);
+    stream.next_in = in.data();
+    stream.avail_in = static_cast<uInt>(file.gcount());
+    do {
+      stream.next_out = out.data();
+      stream.avail_out = static_cast<uInt>(out.size());
+      code = inflate(&stream, Z_NO_FLUSH);
+    } while (code == Z_OK && (stream.avail_in > 0 || stream.avail_out == 0));
+    if (code == Z_BUF_ERROR) code = Z_OK;  // only out of input
+  }
+  inflateEnd(&stream);
+  check(code == Z_STREAM_END, "{}: a compressed part of it is damaged", path.string());
+  file.seekg(static_cast<std::streamoff>(bytes), std::ios::cur);
+}
+
+// libmatio fills what it cannot read with what it has, so the file's structure is checked first:
+// its elements must end where the file does, and every compressed one must be whole.
+void check_structure(const fs::path& path) {
+  constexpr uint64_t kHeader = 128;
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  check(!error, "{}: cannot read: {}", path.string(), error.message());
+  check(size >= kHeader, "{}: {} bytes; a MAT-5 file has a header of {} (file truncated?)",
+        path.string(), size, kHeader);
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, kHeader> header{};
+  file.read(header.data(), header.size());
+  check(file.good(), "{}: cannot read: {}", path.string(), std::strerror(errno));
+  std::string text(header.data(), 19);
+  for (char& letter : text)
+    if (letter < ' ' || letter > '~') letter = '?';
+  check(text == "MATLAB 5.0 MAT-file", "{}: starts with \"{}\"; expected \"MATLAB 5.0 MAT-file\"",
+        path.string(), text);
+  // The two bytes "MI" or "IM" tell the byte order; every published file here is little-endian.
+  check(header[126] == 'I' && header[127] == 'M',
+        "{}: a big-endian MAT file; expected little-endian", path.string());
+  uint64_t at = kHeader;
+  while (at < size) {
+    std::array<uint32_t, 2> tag{};  // type, bytes
+    check(size - at >= sizeof(tag), "{}: {} bytes; ends inside an element's tag (file truncated?)",
+          path.string(), with_commas(static_cast<int64_t>(size)));
+    file.seekg(static_cast<std::streamoff>(at));
+    file.read(reinterpret_cast<char*>(tag.data()), sizeof(tag));
+    at += sizeof(tag);
+    check(tag[1] <= size - at, "{}: {} bytes; its last element ends at byte {} (file truncated?)",
+          path.string(), with_commas(static_cast<int64_t>(size)),
+          with_commas(static_cast<int64_t>(at + tag[1])));
+    if (tag[0] == kCompressed) check_compressed(path, file, tag[1]);
+    at += tag[1];
+  }
+}
+
+// libmatio reports through a global function; the last message is kept for the error.
+std::mutex matio_mutex;
+std::string matio_message;
+
+void keep_message(int level, char* message) {
+  if ((level & (MATIO_LOG_LEVEL_CRITICAL | MATIO_LOG_LEVEL_ERROR)) != 0) matio_message = message;
+}
+
+template <typename T>
+torch::Tensor converted(const matvar_t& array, const std::vector<int64_t>& shape) {
+  constexpr auto type = std::is_integral_v<T> ? torch::kInt64 : torch::kFloat64;
+  torch::Tensor tensor = torch::empty(shape, type);
+  const auto* from = static_cast<const T*>(array.data);
+  if constexpr (std::is_integral_v<T>)
+    std::copy(from, from + tensor.numel(), tensor.data_ptr<int64_t>());
+  else
+    std::copy(from, from + tensor.numel(), tensor.data_ptr<double>());
+  return tensor;
+}
+
+torch::Tensor to_tensor(const std::shared_ptr<void>& owner, const matvar_t& array,
+                        const std::string& what) {
+  check(array.data != nullptr && array.isComplex == 0, "{}: holds no real numbers", what);
+  const std::vector<int64_t> shape(std::make_reverse_iterator(array.dims + array.rank),
+                                   std::make_reverse_iterator(array.dims));
+  switch (array.class_type) {
+    case MAT_C_UINT8:  // no copy: affNIST's images are half a gigabyte
+      return torch::from_blob(
+          array.data, shape, [owner](void*) {}, torch::kUInt8);
+    case MAT_C_INT8:
+      return converted<int8_t>(array, shape);
+    case MAT_C_INT16:
+      return converted<int16_t>(array, shape);
+    case MAT_C_UINT16:
+      return converted<uint16_t>(array, shape);
+    case MAT_C_INT32:
+      return converted<int32_t>(array, shape);
+    case MAT_C_UINT32:
+      return converted<uint32_t>(array, shape);
+    case MAT_C_INT64:
+      return converted<int64_t>(array, shape);
+    case MAT_C_SINGLE:
+      return converted<float>(array, shape);
+    case MAT_C_DOUBLE:
+      return converted<double>(array, shape);
+    default:
+      fail("{}: MATLAB class {}; expected a numeric array", what,
+           static_cast<int>(array.class_type));
+  }
+}
+
+}  // namespace
+
+bool can_read_mat() {
+  return true;
+}
+
+MatFile::MatFile(const fs::path& path) : path_(path) {
+  check_structure(path);
+}
+
+torch::Tensor MatFile::array(const std::string& variable, const std::string& field) {
+  const std::lock_guard lock(matio_mutex);
+  if (contents_ == nullptr || variable_ != variable) {
+    matio_message.clear();
+    Mat_LogInitFunc("remcaps", keep_message);
+    const std::unique_ptr<mat_t, int (*)(mat_t*)> file(Mat_Open(path_.c_str(), MAT_ACC_RDONLY),
+                                                       Mat_Close);
+    check(file != nullptr, "{}: cannot read: {}", path_.string(), matio_message);
+    contents_ = std::shared_ptr<matvar_t>(Mat_VarRead(file.get(), variable.c_str()), Mat_VarFree);
+    variable_ = variable;
+    check(matio_message.empty(), "{}: damaged: {}", path_.string(), matio_message);
+    check(contents_ != nullptr, "{}: has no variable {}", path_.string(), variable);
+  }
+  auto* array = static_cast<matvar_t*>(contents_.get());
+  std::string what = fmt::format("{}: variable {}", path_.string(), variable);
+  if (!field.empty()) {
+    check(array->class_type == MAT_C_STRUCT, "{} is no structure; expected one with the field {}",
+          what, field);
+    array = Mat_VarGetStructFieldByName(array, field.c_str(), 0);
+    check(array != nullptr, "{} has no field {}", what, field);
+    what += "." + field;
+  }
+  return to_tensor(contents_, *array, what);
+}
+
+#else
+
+bool can_read_mat() {
+  return false;
+}
+
+MatFile::MatFile(const fs::path& path) : path_(path) {
+  fail(
+      "{}: this build of remcaps reads no MAT files (libmatio was missing); rebuild with "
+      "libmatio-dev, or use a file that `remcaps data prepare` wrote on another machine",
+      path.string());
+}
+
+torch::Tensor MatFile::array(const std::string&, const std::string&) {
+  return {};  // never reached: there is no MatFile without libmatio
+}
+
+#endif
+
+}  // namespace remcaps

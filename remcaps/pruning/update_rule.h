@@ -1,0 +1,20 @@
+// What a pruning strategy does to the weights in one training step, as data.
+#pragma once
+
+#include <torch/types.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace remcaps {
+
+/// An optimiser that updates all parameters in one pass applies this rule in the same pass.
+/// Parameters are identified by name.
+struct UpdateRule {
+  double lambda = 0;             ///< before Adam: p <- p - lambda p max(0, 1 - |dL/dp|)
+  std::set<std::string> shrunk;  ///< the parameters to which this applies
+  std::map<std::string, torch::Tensor> dead;  ///< bool masks; after Adam these weights become zero
+};
+
+}  // namespace remcaps

@@ -1,0 +1,15 @@
+// The folders of the files that come with the program: recipes and trained networks.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace remcaps {
+
+/// Where to look for `kind`, "recipes" or "models", in this order: $REMCAPS_RECIPES, ./recipes,
+/// recipes/ of the checkout in which the program was built, and <prefix>/share/remcaps/recipes of
+/// an installed program.
+std::vector<std::filesystem::path> resource_folders(const std::string& kind);
+
+}  // namespace remcaps

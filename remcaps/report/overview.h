@@ -1,0 +1,14 @@
+// All results in one table: what we got, what the paper has, and whether the runs converged.
+#pragma once
+
+#include <string>
+
+#include "remcaps/report/run_results.h"
+
+namespace remcaps {
+
+/// One line per experiment with a recipe of the paper's tables. Accuracies and entropies are those
+/// with quantized couplings on the test set. `format` is text, markdown or csv; UsageError otherwise.
+std::string render_overview(const RunResults& results, const std::string& format);
+
+}  // namespace remcaps

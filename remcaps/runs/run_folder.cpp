@@ -1,0 +1,108 @@
+#include "remcaps/runs/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/runs/zoo.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+RunFolder RunFolder::open(const fs::path& path) {
+  RunFolder folder(path);
+  std::error_code error;
+  check(!is_zoo_name(path.string()), "{}: a network of the zoo has no run folder; expected a run's",
+        path.string());
+  check(!fs::is_regular_file(path, error), "{}: a file; expected a run's folder", path.string());
+  check(fs::is_directory(path, error), "{}: no such run folder", path.string());
+  check(fs::is_regular_file(folder.recipe(), error), "{}: not a run folder (it has no recipe.yaml)",
+        path.string());
+  return folder;
+}
+
+RunFolder RunFolder::create(const fs::path& parent, int64_t seed) {
+  make_folder(parent);
+  for (int64_t k = 1;; ++k) {
+    const fs::path path = name(parent, seed, k);
+    std::error_code error;
+    // If two programs try at once, only one of them creates the folder.
+    if (fs::create_directory(path, error)) return RunFolder(path);
+    check(!error || fs::exists(path), "{}: cannot create the run folder: {}", path.string(),
+          error.message());
+  }
+}
+
+fs::path RunFolder::name(const fs::path& parent, int64_t seed, int64_t k) {
+  return parent / (k == 1 ? fmt::format("seed-{}", seed) : fmt::format("seed-{}-{}", seed, k));
+}
+
+fs::path RunFolder::epoch(int64_t epoch) const {
+  return path_ / fmt::format("epoch-{:04}.safetensors", epoch);
+}
+
+void RunFolder::remove_leftovers() const {
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code ignored;
+    if (name.front() == '.' && entry.path().extension() == ".tmp") fs::remove(entry, ignored);
+  }
+}
+
+Recipe read_run_recipe(const RunFolder& folder) {
+  std::string name = folder.path().string();
+  try {
+    if (fs::exists(folder.info()))
+      name = nlohmann::json::parse(read_file(folder.info())).value("recipe", name);
+    return parse_recipe(YAML::Load(read_file(folder.recipe())), name);
+  } catch (const nlohmann::json::exception&) {
+    fail("{}: not valid JSON", folder.info().string());
+  } catch (const YAML::Exception& error) {
+    fail("{}: not valid YAML: {}", folder.recipe().string(), error.msg);
+  }
+}
+
+fs::path folder_of_recipe(const Recipe& recipe) {
+  return fs::path(recipe.dataset.name) / fs::path(recipe.name).filename();
+}
+
+fs::path default_runs_folder(const Recipe& recipe) {
+  return "runs" / folder_of_recipe(recipe);
+}
+
+RunLock::RunLock(const RunFolder& folder) : path_(folder.path() / ".lock") {
+  do {
+    // Over NFS an exclusive lock needs a file that is open for writing.
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    check(fd_ >= 0, "{}: cannot open: {}", path_.string(), std::strerror(errno));
+    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) continue;
+    const int error = errno;
+    ::close(fd_);
+    check(error != EWOULDBLOCK, "{}: another process is training this run", folder.path().string());
+    fail("{}: cannot lock: {}", path_.string(), std::strerror(error));
+  } while (!is_current());
+}
+
+RunLock::~RunLock() {
+  ::unlink(path_.c_str());  // before the lock is released: nobody else can hold this file
+  ::close(fd_);
+}
+
+bool RunLock::is_current() {
+  struct stat locked {
+  }, named{};
+  if (::fstat(fd_, &locked) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+      locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
+    return true;
+  ::close(fd_);
+  return false;
+}
+
+}  // namespace remcaps

@@ -1,0 +1,34 @@
+// The results of a finished run: summary.json.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "remcaps/evaluation/split_trees.h"
+
+namespace remcaps {
+
+struct RunSummary {
+  std::string folder, recipe, model, dataset, device;
+  std::string machine;                         ///< device_name()
+  std::map<std::string, std::string> options;  ///< the resolved recipe, by yaml_paths()
+  int64_t seed = 0;
+  std::string stopped;     ///< "epochs", "accuracy", "minutes" or "patience"
+  std::string checkpoint;  ///< "last" of a pruned run, otherwise "best"
+  int64_t checkpoint_epoch = 0, epochs = 0, steps = 0;
+  double best_validation_loss = 0;
+  /// The test set, with that checkpoint. No samples if the data set has no test split.
+  SplitMeasurement test;
+  std::map<std::string, SplitMeasurement> extra;  ///< the data set's other labelled splits
+  int64_t parameters = 0, parameters_nonzero = 0;
+  double sparsity = 0;  ///< share of zeros, published definition
+  double seconds = 0;   ///< of training, over all resumes
+};
+
+nlohmann::json to_json(const RunSummary& summary);
+
+/// Two lines of text.
+std::string to_text(const RunSummary& summary);
+
+}  // namespace remcaps

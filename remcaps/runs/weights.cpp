@@ -1,0 +1,105 @@
+#include "remcaps/runs/weights.h"
+
+#include <nlohmann/json.hpp>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
+#include "remcaps/base/names.h"
+#include "remcaps/base/text.h"
+#include "remcaps/base/version.h"
+#include "remcaps/runs/tensor_file.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kWeightsFormat = "remcaps-weights-1";
+
+Metadata metadata_of(const WeightsInfo& info) {
+  const ImageShape input = info.context.input;
+  return {
+      {"format", kWeightsFormat},
+      {"remcaps", kVersion},
+      {"model", info.recipe.model},
+      {"dataset", info.recipe.dataset.name},
+      {"name", info.recipe.name},
+      {"recipe", info.recipe.to_text()},
+      {"input", json_text({input.channels, input.height, input.width})},
+      {"classes", json_text(info.class_names)},
+      {"epoch", std::to_string(info.epoch)},
+  };
+}
+
+}  // namespace
+
+TensorMap weights_of(const CapsNet& model) {
+  TensorMap tensors;
+  for (const auto& item : model.named_parameters()) tensors[item.key()] = item.value().detach();
+  for (const auto& item : model.named_buffers()) tensors[item.key()] = item.value().detach();
+  return tensors;
+}
+
+void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source) {
+  torch::NoGradGuard no_grad;
+  TensorMap wanted = weights_of(model);
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : wanted) names.push_back(name);
+  for (const auto& [name, tensor] : tensors)
+    check(wanted.count(name) != 0, "{}: {} is no tensor of {}{}", source, name, model.name(),
+          suggestion(name, names));
+  // All tensors are checked before any is copied, so that a bad file does not change the network.
+  for (auto& [name, target] : wanted) {
+    const auto found = tensors.find(name);
+    check(found != tensors.end(), "{}: tensor {} of {} is missing", source, name, model.name());
+    check(found->second.sizes() == target.sizes(), "{}: {} has shape {}; {} expects {}", source,
+          name, shape_text(found->second.sizes()), model.name(), shape_text(target.sizes()));
+    if (!found->second.is_floating_point()) continue;
+    const int64_t bad = torch::isfinite(found->second).logical_not().sum().item<int64_t>();
+    check(bad == 0, "{}: {} of the {} values of {} are not finite", source, bad,
+          found->second.numel(), name);
+  }
+  for (auto& [name, target] : wanted) target.copy_(tensors.at(name));
+}
+
+void save_weights(const fs::path& path, const CapsNet& model, const WeightsInfo& info) {
+  save_safetensors(path, weights_of(model), metadata_of(info));
+}
+
+void save_packed_weights(const fs::path& path, const PackedTensors& weights,
+                         const WeightsInfo& info, const std::string& card) {
+  Metadata metadata = metadata_of(info);
+  metadata.insert(weights.metadata.begin(), weights.metadata.end());
+  metadata["card"] = card;
+  save_safetensors(path, weights.tensors, metadata);
+}
+
+WeightsInfo read_weights_info(const SafetensorsFile& file) {
+  check_format(file, kWeightsFormat);
+  WeightsInfo info;
+  YAML::Node recipe;
+  try {
+    recipe = YAML::Load(metadata_value(file, "recipe"));
+  } catch (const YAML::Exception& error) {
+    fail("{}: the recipe in its metadata is not valid YAML: {}", file.path().string(), error.msg);
+  }
+  info.recipe = parse_recipe(recipe, metadata_value(file, "name"));
+  try {
+    const auto input = metadata_json(file, "input").get<std::vector<int64_t>>();
+    check(input.size() == 3, "{}: input {} in its metadata; expected [channels, height, width]",
+          file.path().string(), shape_text(input));
+    info.context.input = {input[0], input[1], input[2]};
+    info.class_names = metadata_json(file, "classes").get<std::vector<std::string>>();
+    info.epoch = std::stoll(metadata_value(file, "epoch"));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail("{}: its metadata is damaged: {}", file.path().string(), error.what());
+  }
+  info.context.classes = static_cast<int64_t>(info.class_names.size());
+  info.context.mean = info.recipe.dataset.augment.mean;
+  info.context.std = info.recipe.dataset.augment.std;
+  return info;
+}
+
+}  // namespace remcaps

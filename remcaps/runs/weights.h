@@ -1,0 +1,39 @@
+// Weights files: a network's tensors, with metadata that is enough to use them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "remcaps/models/model.h"
+#include "remcaps/recipe/recipe.h"
+#include "remcaps/tensors/packed.h"
+
+namespace remcaps {
+
+/// The parameters and buffers of a network by name: the tensors of a weights file.
+TensorMap weights_of(const CapsNet& model);
+
+/// Copies tensors into a network. Error, naming `source`, if a tensor is missing, unknown, has
+/// another shape or is not finite. The network does not change then.
+void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source);
+
+/// The metadata of a weights file: enough to use it without its run folder.
+struct WeightsInfo {
+  Recipe recipe;
+  ModelContext context;  ///< input shape, classes, normalisation
+  std::vector<std::string> class_names;
+  int64_t epoch = 0;
+};
+
+/// Writes a network's weights atomically, with `info` as metadata.
+void save_weights(const std::filesystem::path& path, const CapsNet& model, const WeightsInfo& info);
+
+/// The same for packed weights. `card` is JSON with their accuracy and other results.
+void save_packed_weights(const std::filesystem::path& path, const PackedTensors& weights,
+                         const WeightsInfo& info, const std::string& card);
+
+/// Error if the file is not a weights file of this program.
+WeightsInfo read_weights_info(const SafetensorsFile& file);
+
+}  // namespace remcaps

@@ -1,0 +1,34 @@
+#include "remcaps/training/epoch_sums.h"
+
+#include "remcaps/ops/batch.h"
+
+namespace remcaps {
+
+EpochSums EpochSums::zeros(torch::Device device) {
+  const auto options = torch::TensorOptions().device(device);
+  EpochSums sums;
+  sums.loss = torch::zeros({}, options.dtype(torch::kFloat64));
+  sums.correct = torch::zeros({}, options.dtype(torch::kInt64));
+  sums.bad_step = torch::full({}, kNoBadStep, options.dtype(torch::kInt64));
+  return sums;
+}
+
+void EpochSums::add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+                    const torch::Tensor& labels, int64_t position) {
+  add_on_device(batch_loss, activations, labels, torch::full({1}, position, bad_step.options()));
+  images += labels.size(0);
+}
+
+void EpochSums::add_on_device(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+                              const torch::Tensor& labels, const torch::Tensor& position) {
+  torch::NoGradGuard no_grad;
+  if (has_fused_sums(batch_loss, activations))
+    return add_to_fused_sums(batch_loss, activations, labels, position, loss, correct, bad_step);
+  const torch::Tensor value = batch_loss.to(torch::kFloat64);
+  loss += value * labels.size(0);
+  correct += (activations.argmax(1) == labels).sum();
+  bad_step.copy_(torch::where(torch::isfinite(value), bad_step,
+                              torch::minimum(bad_step, position.squeeze(0))));
+}
+
+}  // namespace remcaps
