@@ -6,9 +6,17 @@ include(CMakePackageConfigHelpers)
 get_property(libraries GLOBAL PROPERTY REMCAPS_LIBRARIES)
 install(TARGETS remcaps_options remcaps_torch_options remcaps_all ${libraries} EXPORT remcapsTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS remcaps_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS remcaps_program remcaps_run_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY remcaps DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
+# The runtime, for programs that do not use CMake. The prefix is that of the installation: pkg-config
+# is told another one with --define-prefix.
+if(HIGHWAY_FOUND)
+  set(REMCAPS_RUNTIME_LIBS -lhwy)
+endif()
+configure_file(cmake/remcaps-runtime.pc.in ${CMAKE_CURRENT_BINARY_DIR}/remcaps-runtime.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/remcaps-runtime.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY models recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/remcaps)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/remcaps)

@@ -1,5 +1,7 @@
 #include "remcaps/base/parallel.h"
 
+#include "remcaps/base/thread_limit.h"
+
 #include <omp.h>
 
 #include <exception>
@@ -8,6 +10,14 @@ namespace remcaps {
 
 int thread_count() {
   return omp_in_parallel() ? 1 : omp_get_max_threads();
+}
+
+ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
+  omp_set_num_threads(threads);
+}
+
+ThreadLimit::~ThreadLimit() {
+  omp_set_num_threads(before_);
 }
 
 void detail::run_on_threads(int threads, void (*work)(void* context, int thread), void* context) {

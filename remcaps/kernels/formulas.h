@@ -16,6 +16,14 @@ REMCAPS_HOST_DEVICE inline float squash_factor(float n2, float epsilon) {
   return n2 / ((1.0F + n2) * std::sqrt(n2 + epsilon));
 }
 
+/// Sabour et al.'s squash, or Efficient-CapsNet's: (1 - exp(-n)) s / n with n^2 = ||s||^2 + epsilon.
+enum class SquashForm { kNorm, kExponential };
+inline float squash_factor(SquashForm form, float n2, float epsilon) {
+  if (form == SquashForm::kNorm) return squash_factor(n2, epsilon);
+  const float n = std::sqrt(n2 + epsilon);
+  return -std::expm1(-n) / n;
+}
+
 /// Twice the derivative of squash_factor:
 /// dL/ds = squash_factor dL/dv + squash_twice_slope (dL/dv . s) s.
 REMCAPS_HOST_DEVICE inline float squash_twice_slope(float n2, float epsilon) {

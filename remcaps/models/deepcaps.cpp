@@ -3,6 +3,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
+#include "remcaps/models/graph_nodes.h"
 
 namespace remcaps {
 namespace {
@@ -156,6 +157,38 @@ Tensor DeepCaps::capsules_of(const Tensor& map) const {
                               .permute({0, 3, 4, 1, 2})  // [B, h, w, types, 8]
                               .flatten(1, 3);
   return capsules.scalar_type() == torch::kBFloat16 ? capsules.to(torch::kFloat32) : capsules;
+}
+
+std::string DeepCaps::describe_children(NetworkGraph& graph) const {
+  std::string x = add_convolution(graph, "conv1", *conv1_, kGraphInput);
+  if (options_.relu) x = add_relu(graph, "conv1.relu", x);
+  x = add_batch_norm(graph, "bn1", options_.norm_epsilon, x);
+  if (options_.squash_conv1)
+    x = add_squash(graph, "conv1.squash", options_.conv_channels, /*dim=*/1, kSquashEpsilon, x);
+  std::string third, fourth;
+  for (size_t index = 0; index < cells_.size(); ++index) {
+    const Cell& cell = cells_[index];
+    const auto layer = [&](int64_t place) { return fmt::format("caps{}{}", index, place); };
+    x = add_conv2d_caps(graph, layer(0), *cell.down, x);
+    const std::string skip = cell.routed.is_empty()
+                                 ? add_conv2d_caps(graph, layer(1), *cell.skip, x)
+                                 : add_conv3d_caps(graph, layer(1), *cell.routed, x);
+    x = add_conv2d_caps(graph, layer(2), *cell.second, x);
+    x = add_conv2d_caps(graph, layer(3), *cell.third, x);
+    x = graph.add({"add", fmt::format("cell{}", index), {x, skip}});
+    third = fourth;
+    fourth = x;
+  }
+  const auto capsules = [&](const std::string& map) {
+    GraphNode node{"capsules", map + ".capsules", {map}};
+    node.numbers = {{"types", options_.types}, {"dim", kCapsuleDim}};
+    node.words = {{"order", "type-last"}};
+    return graph.add(std::move(node));
+  };
+  const bool third_first = options_.third_cell == DeepCapsOptions::ThirdCell::kFirst;
+  const std::string before = capsules(third_first ? third : fourth);
+  const std::string after = capsules(third_first ? fourth : third);
+  return graph.add({"concatenate", "children", {before, after}});
 }
 
 Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {

@@ -53,6 +53,7 @@ class DeepCaps : public StackedCapsNet {
 
  protected:
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
+  std::string describe_children(NetworkGraph& graph) const override;
 
  private:
   /// Three capsule convolutions and the skip connection, which is `routed` in the last cell and

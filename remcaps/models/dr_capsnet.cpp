@@ -3,6 +3,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/routing/scaled_distance.h"
+#include "remcaps/models/graph_nodes.h"
 
 namespace remcaps {
 
@@ -67,6 +68,15 @@ Tensor DrCapsNet::children(const Tensor& images, RoutingRecorder&) {
   Tensor map = images;
   for (auto& conv : convs_) map = convolve_relu(*conv, map, context().kernels);
   return primary_->forward(map);
+}
+
+std::string DrCapsNet::describe_children(NetworkGraph& graph) const {
+  std::string map = kGraphInput;
+  for (size_t i = 0; i < convs_.size(); ++i) {
+    const std::string layer = fmt::format("conv{}", i + 1);
+    map = add_relu(graph, layer + ".relu", add_convolution(graph, layer, *convs_[i], map));
+  }
+  return add_primary_caps(graph, "primary", *primary_, map);
 }
 
 }  // namespace remcaps

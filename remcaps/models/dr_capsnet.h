@@ -42,6 +42,7 @@ class DrCapsNet : public StackedCapsNet {
 
  protected:
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
+  std::string describe_children(NetworkGraph& graph) const override;
 
  private:
   std::vector<Convolution> convs_;

@@ -1,5 +1,7 @@
 #include "remcaps/models/eff_backbone.h"
 
+#include "remcaps/models/graph_nodes.h"
+
 #include <torch/nn/functional/instancenorm.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/instancenorm.h>
@@ -13,6 +15,9 @@ namespace remcaps {
 namespace {
 
 using Norm = EffBackboneOptions::Norm;
+
+constexpr double kBatchNormEpsilon = 1e-5;  // torch's default
+constexpr double kInstanceNormEpsilon = 1e-6;
 
 }  // namespace
 
@@ -34,7 +39,8 @@ void bind(ConfigSection& section, EffBackboneOptions& options) {
 EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelContext& context,
                                        const EffBackboneOptions& backbone)
     : StackedCapsNet(name, context),
-      leaky_(backbone.activation == EffBackboneOptions::Activation::kLeakyRelu) {
+      leaky_(backbone.activation == EffBackboneOptions::Activation::kLeakyRelu),
+      norm_(backbone.norm) {
   check(backbone.kernels.size() == backbone.channels.size() &&
             backbone.strides.size() == backbone.channels.size(),
         "{}: {} kernels and {} strides for {} convolutions; expected one each", name,
@@ -61,14 +67,17 @@ torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer, Norm
   const FeatureMap& map = plan().map();
   plan().add_parameters(2 * map.channels);
   if (kind == Norm::kBatch)
-    return torch::nn::AnyModule(register_module(layer, torch::nn::BatchNorm2d(map.channels)));
+    return torch::nn::AnyModule(register_module(
+        layer, torch::nn::BatchNorm2d(
+                   torch::nn::BatchNorm2dOptions(map.channels).eps(kBatchNormEpsilon))));
   check(map.height * map.width > 1,
         "{}: {} normalises a {}x{} map of {} over its places; one place "
         "has no variance (norm: batch)",
         name(), layer, map.height, map.width, map.origin);
   auto norm = register_module(
-      layer, torch::nn::InstanceNorm2d(
-                 torch::nn::InstanceNorm2dOptions(map.channels).eps(1e-6).affine(true)));
+      layer,
+      torch::nn::InstanceNorm2d(
+          torch::nn::InstanceNorm2dOptions(map.channels).eps(kInstanceNormEpsilon).affine(true)));
   // Published: both scale and shift start uniform in ±0.05.
   norm->weight.detach().uniform_(-0.05, 0.05);
   norm->bias.detach().uniform_(-0.05, 0.05);
@@ -90,6 +99,24 @@ PrimaryCaps EffBackboneCapsNet::add_depthwise(int64_t kernel, int64_t stride, in
   he_normal_(primary_->conv->weight, window->at(0) * window->at(1));
   primary_->conv->bias.detach().zero_();
   return primary_;
+}
+
+std::string EffBackboneCapsNet::describe_children(NetworkGraph& graph) const {
+  std::string map = kGraphInput;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const std::string layer = fmt::format("conv{}", i + 1), norm = fmt::format("norm{}", i + 1);
+    map = add_convolution(graph, layer, *layers_[i].conv, map);
+    map = add_relu(graph, layer + ".relu", map, leaky_ ? 0.3 : 0.0);
+    if (norm_ == Norm::kBatch) map = add_batch_norm(graph, norm, kBatchNormEpsilon, map);
+    if (norm_ == Norm::kInstance)
+      map = graph.add({"instance_norm",
+                       norm,
+                       {map},
+                       {{"epsilon", kInstanceNormEpsilon}},
+                       {},
+                       {{"weight", norm + ".weight"}, {"bias", norm + ".bias"}}});
+  }
+  return add_primary_caps(graph, "primary", *primary_, map);
 }
 
 Tensor EffBackboneCapsNet::children(const Tensor& images, RoutingRecorder&) {

@@ -35,6 +35,7 @@ class EffBackboneCapsNet : public StackedCapsNet {
 
   /// Backbone and primary capsules, [B, I, D].
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
+  std::string describe_children(NetworkGraph& graph) const override;
 
   int64_t primary_types() const { return primary_->options.types(); }
   int64_t primary_count() { return primary_types() * plan().map().height * plan().map().width; }
@@ -48,6 +49,7 @@ class EffBackboneCapsNet : public StackedCapsNet {
 
   std::vector<Layer> layers_;
   bool leaky_;
+  EffBackboneOptions::Norm norm_;
   PrimaryCaps primary_{nullptr};
 };
 

@@ -1,5 +1,7 @@
 #include "remcaps/models/eff_conv_capsnet.h"
 
+#include "remcaps/models/graph_nodes.h"
+
 namespace remcaps {
 
 void bind(ConfigSection& section, EffConvCapsNetOptions& options, const ModelContext&) {
@@ -51,6 +53,21 @@ EffConvCapsNet::EffConvCapsNet(const ModelContext& context, const EffConvCapsNet
                                                                         : 1)
                             .routing(routing));
   finish(options.decoder);
+}
+
+std::string EffConvCapsNet::describe_children(NetworkGraph& graph) const {
+  const std::string primary = EffBackboneCapsNet::describe_children(graph);
+  const ConvCapsOptions& options = conv_caps_->options;
+  GraphNode node{"", "conv_caps", {primary}};
+  if (!describe_iterated(options.routing(), "window_routing", node)) return "";
+  node.numbers.insert({{"types", primary_grid_.types},
+                       {"height", primary_grid_.height},
+                       {"width", primary_grid_.width},
+                       {"kernel", options.kernel()},
+                       {"stride", options.stride()}});
+  node.tensors["weight"] = "conv_caps.weight";
+  if (conv_caps_->bias.defined()) node.tensors["bias"] = "conv_caps.bias";
+  return graph.add(std::move(node));
 }
 
 Tensor EffConvCapsNet::children(const Tensor& images, RoutingRecorder& recorder) {

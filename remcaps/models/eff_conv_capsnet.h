@@ -36,6 +36,7 @@ class EffConvCapsNet : public EffBackboneCapsNet {
 
  protected:
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
+  std::string describe_children(NetworkGraph& graph) const override;
 
  private:
   CapsuleGrid primary_grid_;

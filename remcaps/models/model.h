@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "remcaps/base/config.h"
 #include "remcaps/capsule/forward.h"
 #include "remcaps/ops/kernel_path.h"
+#include "remcaps/runtime/graph.h"
 
 namespace remcaps {
 
@@ -96,6 +98,10 @@ class CapsNet : public torch::nn::Module {
   /// True if the result of an image in evaluation mode is known not to depend on the other images
   /// of its batch. It does in gamma-CapsNet, whose published routing takes a mean over the batch.
   virtual bool images_are_independent() const { return false; }
+
+  /// What the network computes, for programs without libtorch; names of classes, levels and the
+  /// handling of pictures are left empty. Nothing if it cannot be described.
+  virtual std::optional<NetworkGraph> graph() const { return std::nullopt; }
 
   bool has_decoder() const { return decoder_ != nullptr; }
   /// The decoder alone: class poses [B, J, D] with one capsule that is not zero -> [B, C, H, W].

@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
+#include "remcaps/models/graph_nodes.h"
 #include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
@@ -25,6 +26,14 @@ std::pair<torch::nn::Conv2d, torch::nn::BatchNorm2d> conv_and_norm(NetworkPlan& 
   plan.add_parameters(2 * channels);
   torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
   return {conv, torch::nn::BatchNorm2d(channels)};
+}
+
+// The two as nodes.
+std::string describe_conv_and_norm(NetworkGraph& graph, const std::string& conv_name,
+                                   const torch::nn::Conv2d& conv, const std::string& norm_name,
+                                   const torch::nn::BatchNorm2d& norm, const std::string& input) {
+  const std::string map = add_convolution(graph, conv_name, *conv, input);
+  return add_batch_norm(graph, norm_name, norm->options.eps(), map);
 }
 
 }  // namespace
@@ -56,6 +65,19 @@ Tensor BasicBlockImpl::forward(const Tensor& map) {
   return torch::relu(x + downsample_bn_->forward(convolve(*downsample_conv_, map, kernels_)));
 }
 
+std::string BasicBlockImpl::describe(NetworkGraph& graph, const std::string& prefix,
+                                     const std::string& input) const {
+  std::string x =
+      describe_conv_and_norm(graph, prefix + ".conv1", conv1_, prefix + ".bn1", bn1_, input);
+  x = add_relu(graph, prefix + ".relu1", x);
+  x = describe_conv_and_norm(graph, prefix + ".conv2", conv2_, prefix + ".bn2", bn2_, x);
+  std::string skip = input;
+  if (!downsample_conv_.is_empty())
+    skip = describe_conv_and_norm(graph, prefix + ".downsample.0", downsample_conv_,
+                                  prefix + ".downsample.1", downsample_bn_, input);
+  return add_relu(graph, prefix, graph.add({"add", prefix + ".sum", {x, skip}}));
+}
+
 ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained,
                            KernelPath kernels)
     : kernels_(kernels) {
@@ -79,6 +101,20 @@ Tensor ResNet18Impl::forward(const Tensor& images) {
   Tensor x = torch::relu(bn1_->forward(convolve(*conv1_, images, kernels_)));
   x = torch::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   for (auto& layer : layers_) x = layer->forward(x);
+  return x;
+}
+
+std::string ResNet18Impl::describe(NetworkGraph& graph, const std::string& prefix) const {
+  std::string x =
+      describe_conv_and_norm(graph, prefix + ".conv1", conv1_, prefix + ".bn1", bn1_, kGraphInput);
+  x = add_relu(graph, prefix + ".relu1", x);
+  GraphNode pool{"max_pool", prefix + ".maxpool", {x}};
+  pool.numbers = {{"kernel", 3}, {"stride", 2}, {"padding", 1}};
+  x = graph.add(std::move(pool));
+  for (size_t stage = 0; stage < layers_.size(); ++stage)
+    for (size_t block = 0; block < layers_[stage]->size(); ++block)
+      x = layers_[stage]->at<BasicBlockImpl>(block).describe(
+          graph, fmt::format("{}.layer{}.{}", prefix, stage + 1, block), x);
   return x;
 }
 

@@ -19,6 +19,9 @@ class BasicBlockImpl : public torch::nn::Module {
   BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int64_t channels, int64_t stride,
                  bool trained, KernelPath kernels);
   Tensor forward(const Tensor& map);
+  /// Adds its nodes to a graph; returns the result's name.
+  std::string describe(NetworkGraph& graph, const std::string& prefix,
+                       const std::string& input) const;
 
  private:
   KernelPath kernels_;
@@ -36,6 +39,9 @@ class ResNet18Impl : public torch::nn::Module {
   /// outputs.
   ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool trained, KernelPath kernels);
   Tensor forward(const Tensor& images);
+
+  /// Adds the nodes of forward() to a graph, for parameters that begin with `prefix`.
+  std::string describe(NetworkGraph& graph, const std::string& prefix) const;
 
   /// Reads torchvision's state dictionary from a safetensors file, without the classifier (fc).
   /// Error if a tensor is missing or has another shape.

@@ -1,5 +1,7 @@
 #include "remcaps/models/resnet18_capsnet.h"
 
+#include "remcaps/models/graph_nodes.h"
+
 namespace remcaps {
 
 void bind(ConfigSection& section, Resnet18CapsNetOptions& options, const ModelContext&) {
@@ -44,6 +46,12 @@ Resnet18CapsNet::Resnet18CapsNet(const ModelContext& context, const Resnet18Caps
 void Resnet18CapsNet::train(bool on) {
   StackedCapsNet::train(on);
   if (options_.freeze) backbone_->eval();
+}
+
+std::string Resnet18CapsNet::describe_children(NetworkGraph& graph) const {
+  // The zeros around the map are those that the convolution reads as padding.
+  return add_primary_caps(graph, "primary", *primary_, backbone_->describe(graph, "backbone"),
+                          options_.pad);
 }
 
 Tensor Resnet18CapsNet::children(const Tensor& images, RoutingRecorder&) {

@@ -33,6 +33,7 @@ class Resnet18CapsNet : public StackedCapsNet {
 
  protected:
   Tensor children(const Tensor& images, RoutingRecorder& recorder) override;
+  std::string describe_children(NetworkGraph& graph) const override;
 
  private:
   Resnet18CapsNetOptions options_;

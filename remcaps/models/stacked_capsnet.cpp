@@ -49,6 +49,32 @@ bool StackedCapsNet::images_are_independent() const {
   });
 }
 
+std::string StackedCapsNet::describe_children(NetworkGraph&) const {
+  return "";
+}
+
+std::optional<NetworkGraph> StackedCapsNet::graph() const {
+  NetworkGraph graph;
+  graph.network = name();
+  graph.channels = input().channels;
+  graph.height = input().height;
+  graph.width = input().width;
+  std::string capsules = describe_children(graph);
+  if (capsules.empty()) return std::nullopt;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const FcCapsOptions& options = layers_[i]->options;
+    GraphNode node{"", layer_names_[i], {capsules}};
+    node.numbers["shared_over"] = static_cast<double>(options.shared_over());
+    node.tensors["weight"] = layer_names_[i] + ".weight";
+    if (const auto parameter = options.routing()->parameter(options.layer()))
+      node.tensors["bias"] = layer_names_[i] + "." + parameter->name;
+    if (!options.routing()->describe(node)) return std::nullopt;
+    capsules = graph.add(std::move(node));
+  }
+  graph.add({"lengths", "lengths", {capsules}, {{"epsilon", activation_epsilon_}}});
+  return graph;
+}
+
 void StackedCapsNet::set_grids(std::vector<CapsuleGrid> grids) {
   grids_.clear();
   for (const auto& grid : grids)

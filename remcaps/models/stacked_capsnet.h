@@ -19,6 +19,7 @@ class StackedCapsNet : public CapsNet {
   std::vector<LayerCost> costs() const override { return plan_.rows(); }
   std::vector<std::string> prunable_layers() const override { return prunable_; }
   bool images_are_independent() const override;
+  std::optional<NetworkGraph> graph() const override;
 
  protected:
   StackedCapsNet(const std::string& name, const ModelContext& context);
@@ -26,6 +27,10 @@ class StackedCapsNet : public CapsNet {
   /// The backbone: images [B, C, H, W] -> child capsules [B, I, D]. A routing layer in the backbone
   /// gets its request from the recorder and records its trace there.
   virtual Tensor children(const Tensor& images, RoutingRecorder& recorder) = 0;
+
+  /// Adds the nodes of children() to a graph and returns the name of the result. Empty: the backbone
+  /// cannot be described.
+  virtual std::string describe_children(NetworkGraph& graph) const;
 
   /// Adds a convolution under one name: registered, planned and prunable.
   Convolution add_conv(const std::string& layer, const ConvShape& shape,

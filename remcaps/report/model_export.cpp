@@ -145,7 +145,8 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   if (!data_note.empty()) result.numbers["data_note"] = data_note;
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
-  save_packed_weights(out, packed, info, json_text(result.numbers));
+  save_packed_weights(out, packed, info, inference_graph(*run.model, info),
+                      json_text(result.numbers));
   write_atomically(result.card, card_text(out));
   return result;
 }

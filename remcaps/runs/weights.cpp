@@ -70,11 +70,28 @@ void save_weights(const fs::path& path, const CapsNet& model, const WeightsInfo&
   save_safetensors(path, weights_of(model), metadata_of(info));
 }
 
+std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsInfo& info) {
+  std::optional<NetworkGraph> graph = model.graph();
+  if (!graph) return graph;
+  const AugmentOptions& augment = info.recipe.dataset.augment;
+  graph->picture.resize = augment.crop > 0 ? augment.resize : 0;  // as LoadedRun::read_input()
+  graph->picture.standardize = augment.standardize;
+  graph->picture.mean = augment.mean;
+  graph->picture.std = augment.std;
+  graph->classes = info.class_names;
+  for (const auto& quantizer : info.recipe.quantize.quantizers(model.routing_layers().size()))
+    graph->levels.push_back(quantizer ? quantizer->levels() : 0);
+  graph->level_form = info.recipe.quantize.form;
+  return graph;
+}
+
 void save_packed_weights(const fs::path& path, const PackedTensors& weights,
-                         const WeightsInfo& info, const std::string& card) {
+                         const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
+                         const std::string& card) {
   Metadata metadata = metadata_of(info);
   metadata.insert(weights.metadata.begin(), weights.metadata.end());
   metadata["card"] = card;
+  if (graph) metadata[kGraphMetadata] = graph->to_text();
   save_safetensors(path, weights.tensors, metadata);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,15 @@ struct WeightsInfo {
 /// Writes a network's weights atomically, with `info` as metadata.
 void save_weights(const std::filesystem::path& path, const CapsNet& model, const WeightsInfo& info);
 
-/// The same for packed weights. `card` is JSON with their accuracy and other results.
+/// The inference graph of a network, with all that a program without libtorch needs beside the
+/// tensors. Nothing if the network cannot be described.
+std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsInfo& info);
+
+/// Writes packed weights, with `graph` if there is one. `card` is JSON with their accuracy and other
+/// results.
 void save_packed_weights(const std::filesystem::path& path, const PackedTensors& weights,
-                         const WeightsInfo& info, const std::string& card);
+                         const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
+                         const std::string& card);
 
 /// Error if the file is not a weights file of this program.
 WeightsInfo read_weights_info(const SafetensorsFile& file);

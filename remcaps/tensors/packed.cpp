@@ -58,15 +58,15 @@ FloatTensor dense_floats(const TensorView& tensor) {
   return result;
 }
 
-// Takes the parts of one tensor out of `tensors` and puts them together.
-FloatTensor sparse_floats(TensorViews& tensors, const std::string& name,
+// Puts the parts of one tensor together.
+FloatTensor sparse_floats(const TensorViews& tensors, const std::string& name,
                           const std::vector<int64_t>& shape, const std::string& source) {
-  const auto take = [&](const std::string& part) {
-    const auto found = tensors.extract(part);
-    check(!found.empty(), "{}: its packed tensor {} has no {}", source, name, part);
-    return found.mapped();
+  const auto find = [&](const std::string& part) {
+    const auto found = tensors.find(part);
+    check(found != tensors.end(), "{}: its packed tensor {} has no {}", source, name, part);
+    return found->second;
   };
-  const TensorView bits = take(name + ".bits"), values = take(name + ".values");
+  const TensorView bits = find(name + ".bits"), values = find(name + ".values");
   int64_t places = 1;
   for (const int64_t size : shape) {
     check(size > 0 && size <= (int64_t{1} << 40) / places, "{}: {} cannot have the shape [{}]",
@@ -128,8 +128,11 @@ UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
   unpacked.others = tensors;
   const auto shapes = metadata.find(kShapes);
   if (shapes == metadata.end()) return unpacked;  // not packed: half precision stays what it is
-  for (const auto& [name, shape] : parse_shapes(shapes->second, source))
+  for (const auto& [name, shape] : parse_shapes(shapes->second, source)) {
     unpacked.floats[name] = sparse_floats(unpacked.others, name, shape, source);
+    unpacked.others.erase(name + ".bits");
+    unpacked.others.erase(name + ".values");
+  }
   for (auto tensor = unpacked.others.begin(); tensor != unpacked.others.end();) {
     if (tensor->second.type != ElementType::kFloat16) {
       ++tensor;
@@ -139,6 +142,25 @@ UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
     tensor = unpacked.others.erase(tensor);
   }
   return unpacked;
+}
+
+PackedReader::PackedReader(const SafetensorsFile& file) : file_(file) {
+  const auto shapes = file.metadata().find(kShapes);
+  if (shapes != file.metadata().end()) shapes_ = parse_shapes(shapes->second, source());
+}
+
+FloatTensor PackedReader::read(const std::string& name) const {
+  const auto packed = shapes_.find(name);
+  if (packed != shapes_.end())
+    return sparse_floats(file_.tensors(), name, packed->second, source());
+  const TensorView& tensor = file_.tensor(name);
+  if (tensor.type == ElementType::kFloat16) return dense_floats(tensor);
+  check(tensor.type == ElementType::kFloat32, "{}: {} is {}; expected F32 or F16", source(), name,
+        type_name(tensor.type));
+  FloatTensor result{tensor.shape, std::vector<float>(tensor.bytes.size() / sizeof(float))};
+  if (!result.values.empty())
+    std::memcpy(result.values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return result;
 }
 
 }  // namespace remcaps

@@ -40,4 +40,19 @@ struct UnpackedTensors {
 UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
                        const std::string& source);
 
+/// Reads the same tensors one at a time, each as float32, so that only one has to be in memory.
+class PackedReader {
+ public:
+  /// The file must outlive the reader. Error if its packed shapes are damaged.
+  explicit PackedReader(const SafetensorsFile& file);
+
+  std::string source() const { return file_.path().string(); }
+  /// Error if there is no such tensor, or if it has neither float32 nor half precision.
+  FloatTensor read(const std::string& name) const;
+
+ private:
+  const SafetensorsFile& file_;
+  std::map<std::string, std::vector<int64_t>> shapes_;
+};
+
 }  // namespace remcaps

@@ -41,6 +41,9 @@ class DynamicRoutingAlgorithm final : public RoutingAlgorithm {
   RoutingCost cost(const RoutedLayer& layer) const override {
     return iterated_cost(layer, options_.iterations);
   }
+  bool describe(GraphNode& node) const override {
+    return describe_iterated(options_, "dynamic_routing", node);
+  }
   bool uses_packed_matrices() const override { return wants_fused(options_); }
 
   RoutingPtr configured(ConfigSection& keys) const override {

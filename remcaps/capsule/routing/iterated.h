@@ -49,6 +49,17 @@ bool wants_fused(const Options& options) {
   return options.kernels == KernelPath::kFused && options.squash.form == Squash::Form::kNorm;
 }
 
+/// The numbers of an iterated algorithm's node in a graph. False if the runtime cannot squash so.
+template <typename Options>
+bool describe_iterated(const Options& options, const char* op, GraphNode& node) {
+  if (options.squash.form != Squash::Form::kNorm) return false;
+  node.op = op;
+  node.numbers["iterations"] = static_cast<double>(options.iterations);
+  node.numbers["bias_every_iteration"] = options.bias == BiasUse::kEvery ? 1 : 0;
+  node.numbers["epsilon"] = options.squash.epsilon;
+  return true;
+}
+
 template <typename Options>
 FusedRoutingOptions fused_options(const Options& options, const RoutingRequest& request) {
   FusedRoutingOptions fused;

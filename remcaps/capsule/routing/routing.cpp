@@ -35,6 +35,10 @@ std::optional<RoutingParameter> RoutingAlgorithm::parameter(const RoutedLayer&) 
   return std::nullopt;
 }
 
+bool RoutingAlgorithm::describe(GraphNode&) const {
+  return false;
+}
+
 RoutingPtr RoutingAlgorithm::configured(ConfigSection&) const {
   return shared_from_this();
 }
@@ -78,6 +82,10 @@ void bind_routing(ConfigSection& section, RoutingPtr& routing) {
   routing = routing->configured(keys);
   keys.finish();
   section.adopt("routing", keys);
+}
+
+std::string form_name(const Squash& squash) {
+  return squash.form == Squash::Form::kNorm ? "norm" : "exponential";
 }
 
 Tensor make_votes(const Tensor& children, const Tensor& weight) {

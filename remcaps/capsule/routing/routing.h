@@ -32,6 +32,7 @@
 #include "remcaps/ops/kernel_path.h"
 #include "remcaps/ops/squash.h"
 #include "remcaps/parse_tree/quantizer.h"
+#include "remcaps/runtime/graph.h"
 
 namespace remcaps {
 
@@ -105,6 +106,9 @@ class RoutingAlgorithm : public std::enable_shared_from_this<RoutingAlgorithm> {
   virtual RoutingCost cost(const RoutedLayer& layer) const = 0;
   /// Whether the result of an image depends on the other images of its batch.
   virtual bool batch_dependent() const { return false; }
+  /// Makes `node` the algorithm's node of an inference graph: its op and attributes. False if it
+  /// has none; a network that uses it is then not for the runtime.
+  virtual bool describe(GraphNode& node) const;
   /// Whether run() can use PackedMatrices. FcCaps only makes them if so.
   virtual bool uses_packed_matrices() const { return false; }
 
@@ -137,6 +141,9 @@ std::vector<std::string> routing_names();
 /// Binds a network's `routing` section: `algorithm` (default: the one in `routing`) and the keys of
 /// that algorithm. `routing` becomes what they say.
 void bind_routing(ConfigSection& section, RoutingPtr& routing);
+
+/// The form of a squash in a graph: "norm" or "exponential".
+std::string form_name(const Squash& squash);
 
 /// Parts of the plain versions that several algorithms share.
 

@@ -71,6 +71,9 @@ class ScaledDistanceAlgorithm final : public RoutingAlgorithm {
   RoutingCost cost(const RoutedLayer& layer) const override {
     return iterated_cost(layer, options_.iterations);
   }
+  bool describe(GraphNode& node) const override {
+    return describe_iterated(options_, "scaled_distance_routing", node);
+  }
   bool batch_dependent() const override {
     return options_.mean == ScaledDistanceRouting::Mean::kBatch;
   }

@@ -21,6 +21,12 @@ class SelfAttentionAlgorithm final : public RoutingAlgorithm {
     return RoutingParameter{
         .name = "prior", .shape = {layer.children, layer.parents}, .prunable = false};
   }
+  bool describe(GraphNode& node) const override {
+    node.op = "self_attention_routing";
+    node.numbers["epsilon"] = options_.squash.epsilon;
+    node.words["form"] = form_name(options_.squash);
+    return true;
+  }
   /// One product per vote, one agreement, one weighted sum.
   RoutingCost cost(const RoutedLayer& layer) const override {
     const int64_t pairs = layer.children * layer.parents;

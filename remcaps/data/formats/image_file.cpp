@@ -1,211 +1,21 @@
 #include "remcaps/data/formats/image_file.h"
 
-#include <png.h>
-
-#include <csetjmp>
-#include <cstdio>
-// jpeglib.h needs stdio first.
-#include <jerror.h>
-#include <jpeglib.h>
-
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <memory>
-
 #include "remcaps/base/error.h"
+#include "remcaps/kernels/pictures/resize.h"
 
 namespace remcaps {
-namespace fs = std::filesystem;
-namespace {
 
-constexpr int64_t kMaxSide = 32'768;
-
-using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
-struct Picture {
-  ImageHeader header;
-  std::vector<uint8_t> pixels;  // [H, W, C]
-};
-
-// The decoders' error functions must not return, and must not throw through C frames: they jump
-// back, and the message they left becomes an Error outside.
-struct Failure {
-  std::jmp_buf back;
-  std::array<char, JMSG_LENGTH_MAX> message{};
-};
-
-void check_size(const ImageHeader& header, const fs::path& path) {
-  check(header.height > 0 && header.width > 0 && header.height <= kMaxSide &&
-            header.width <= kMaxSide,
-        "{}: {} x {} pixels; expected sides of 1 to {}", path.string(), header.height, header.width,
-        kMaxSide);
-}
-
-[[noreturn]] void png_failed(png_structp png, png_const_charp message) {
-  auto* failure = static_cast<Failure*>(png_get_error_ptr(png));
-  std::snprintf(failure->message.data(), failure->message.size(), "%s", message);
-  std::longjmp(failure->back, 1);
-}
-
-void png_warned(png_structp, png_const_charp) {}  // colour profiles and the like
-
-// Reads a PNG up to its header, or whole. Nothing with a destructor is made between setjmp and the
-// last call that may jump.
-bool decode_png(std::FILE* file, bool whole, Picture& picture, std::vector<png_bytep>& rows,
-                Failure& failure) {
-  png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &failure, png_failed, png_warned);
-  png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
-  if (info == nullptr || setjmp(failure.back) != 0) {
-    png_destroy_read_struct(&png, &info, nullptr);
-    return false;
-  }
-  png_init_io(png, file);
-  png_read_info(png, info);
-  picture.header.height = png_get_image_height(png, info);
-  picture.header.width = png_get_image_width(png, info);
-  const bool colour = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) != 0;
-  picture.header.channels = colour ? 3 : 1;
-  if (whole && picture.header.height <= kMaxSide && picture.header.width <= kMaxSide) {
-    png_set_expand(png);  // palettes, 1, 2 and 4 bits, transparent colours
-    png_set_scale_16(png);
-    png_set_strip_alpha(png);
-    png_set_interlace_handling(png);
-    png_read_update_info(png, info);
-    const size_t stride = png_get_rowbytes(png, info);
-    picture.pixels.resize(stride * static_cast<size_t>(picture.header.height));
-    rows.resize(static_cast<size_t>(picture.header.height));
-    for (size_t y = 0; y < rows.size(); ++y) rows[y] = picture.pixels.data() + y * stride;
-    png_read_image(png, rows.data());
-    png_read_end(png, nullptr);
-  }
-  png_destroy_read_struct(&png, &info, nullptr);
-  return true;
-}
-
-struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg hands back a pointer to it
-  Failure failure;
-};
-
-[[noreturn]] void jpeg_failed(j_common_ptr jpeg) {
-  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
-  (*jpeg->err->format_message)(jpeg, errors->failure.message.data());
-  std::longjmp(errors->failure.back, 1);
-}
-
-// libjpeg only warns if data are missing and paints the rest grey; here that is an error.
-// Oddities that lose no pixel (bytes between markers, unknown JFIF versions) are let through.
-void jpeg_warned(j_common_ptr jpeg, int level) {
-  if (level >= 0) return;
-  switch (jpeg->err->msg_code) {
-    case JWRN_JPEG_EOF:
-    case JWRN_HIT_MARKER:
-    case JWRN_HUFF_BAD_CODE:
-    case JWRN_MUST_RESYNC:
-      jpeg_failed(jpeg);
-    default:
-      break;
-  }
-}
-
-bool decode_jpeg(std::FILE* file, bool whole, Picture& picture, std::vector<uint8_t>& cmyk,
-                 Failure& failure) {
-  jpeg_decompress_struct jpeg;
-  std::memset(&jpeg, 0, sizeof(jpeg));
-  JpegErrors errors;
-  jpeg.err = jpeg_std_error(&errors.manager);
-  errors.manager.error_exit = jpeg_failed;
-  errors.manager.emit_message = jpeg_warned;
-  if (setjmp(errors.failure.back) != 0) {
-    failure.message = errors.failure.message;
-    jpeg_destroy_decompress(&jpeg);
-    return false;
-  }
-  jpeg_create_decompress(&jpeg);
-  jpeg_stdio_src(&jpeg, file);
-  jpeg_read_header(&jpeg, TRUE);
-  picture.header.height = jpeg.image_height;
-  picture.header.width = jpeg.image_width;
-  picture.header.channels = jpeg.jpeg_color_space == JCS_GRAYSCALE ? 1 : 3;
-  if (whole && picture.header.height <= kMaxSide && picture.header.width <= kMaxSide) {
-    const bool four = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
-    jpeg.out_color_space =
-        four ? JCS_CMYK : (picture.header.channels == 1 ? JCS_GRAYSCALE : JCS_RGB);
-    jpeg_start_decompress(&jpeg);
-    const size_t width = jpeg.output_width;
-    const size_t stride = width * static_cast<size_t>(picture.header.channels);
-    picture.pixels.resize(stride * jpeg.output_height);
-    if (four) cmyk.resize(width * 4);
-    while (jpeg.output_scanline < jpeg.output_height) {
-      uint8_t* out = picture.pixels.data() + jpeg.output_scanline * stride;
-      JSAMPROW row = four ? cmyk.data() : out;
-      jpeg_read_scanlines(&jpeg, &row, 1);
-      // Adobe's programs store CMYK inverted, which makes the product with K the colour itself.
-      const int inverted = jpeg.saw_Adobe_marker != 0 ? 0 : 255;
-      for (size_t x = 0; four && x < width; ++x)
-        for (size_t c = 0; c < 3; ++c)
-          out[3 * x + c] = static_cast<uint8_t>((cmyk[4 * x + c] ^ inverted) *
-                                                (cmyk[4 * x + 3] ^ inverted) / 255);
-    }
-    jpeg_finish_decompress(&jpeg);
-  }
-  jpeg_destroy_decompress(&jpeg);
-  return true;
-}
-
-Picture decode(const fs::path& path, bool whole) {
-  check(!fs::is_directory(path), "{}: is a folder; expected an image", path.string());
-  errno = 0;
-  const File file(std::fopen(path.c_str(), "rb"), std::fclose);
-  check(file != nullptr, "{}: cannot read: {}", path.string(), std::strerror(errno));
-  std::array<uint8_t, 8> start{};
-  const size_t got = std::fread(start.data(), 1, start.size(), file.get());
-  check(got > 0, "{}: is empty; expected a PNG or JPEG image", path.string());
-  constexpr std::array<uint8_t, 8> kPng = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  const bool png = got == start.size() && start == kPng;
-  const bool jpeg = got >= 3 && start[0] == 0xff && start[1] == 0xd8 && start[2] == 0xff;
-  check(png || jpeg, "{}: neither a PNG nor a JPEG image", path.string());
-  std::rewind(file.get());
-
-  Picture picture;
-  Failure failure;
-  std::vector<png_bytep> rows;
-  std::vector<uint8_t> line;
-  const bool decoded = png ? decode_png(file.get(), whole, picture, rows, failure)
-                           : decode_jpeg(file.get(), whole, picture, line, failure);
-  check(decoded, "{}: damaged {} image: {}", path.string(), png ? "PNG" : "JPEG",
-        failure.message.data());
-  check_size(picture.header, path);
-  return picture;
-}
-
-}  // namespace
-
-ImageHeader read_image_header(const fs::path& path) {
-  return decode(path, /*whole=*/false).header;
-}
-
-torch::Tensor read_image(const fs::path& path, int64_t channels) {
+torch::Tensor read_image(const std::filesystem::path& path, int64_t channels) {
   check(channels == 0 || channels == 1 || channels == 3,
         "{}: asked for {} channels; a picture gives 1 or 3", path.string(), channels);
-  const Picture picture = decode(path, /*whole=*/true);
+  const DecodedPicture picture = read_picture(path);
   const ImageHeader& header = picture.header;
   const int64_t wanted = channels == 0 ? header.channels : channels;
   torch::Tensor image = torch::empty({wanted, header.height, header.width}, torch::kUInt8);
-  // Plain loops, not tensor operations: pictures are decoded on many threads at once, each of which
+  // A plain loop, not tensor operations: pictures are decoded on many threads at once, each of which
   // would otherwise start torch's own.
-  const int64_t pixels = header.height * header.width;
-  const uint8_t* in = picture.pixels.data();
-  auto* out = image.data_ptr<uint8_t>();
-  for (int64_t i = 0; i < pixels; ++i, in += header.channels) {
-    if (wanted == 1 && header.channels == 3) {
-      // ITU-R 601 in 16-bit fixed point, as PIL's convert("L").
-      out[i] = static_cast<uint8_t>((in[0] * 19595 + in[1] * 38470 + in[2] * 7471 + 0x8000) >> 16);
-      continue;
-    }
-    for (int64_t c = 0; c < wanted; ++c) out[c * pixels + i] = in[header.channels == 1 ? 0 : c];
-  }
+  kernels::cpu::split_planes(picture.pixels.data(), header.height * header.width, header.channels,
+                             wanted, image.data_ptr<uint8_t>());
   return image;
 }
 

@@ -1,19 +1,13 @@
-// PNG and JPEG pictures.
+// PNG and JPEG pictures as tensors.
 #pragma once
 
 #include <torch/types.h>
 
 #include <filesystem>
 
+#include "remcaps/data/formats/picture_file.h"
+
 namespace remcaps {
-
-struct ImageHeader {
-  int64_t height = 0, width = 0;
-  int64_t channels = 0;  ///< 1 (grey) or 3 (colour); transparency is not counted
-};
-
-/// Reads only the header. Error if the file is neither PNG nor JPEG.
-ImageHeader read_image_header(const std::filesystem::path& path);
 
 /// Decodes a picture: uint8 [C, H, W]. `channels` is 1 (colour is turned into grey as in ITU-R
 /// 601), 3 (grey is repeated), or 0 for what the file has. Transparency is dropped.

@@ -30,6 +30,13 @@ struct CouplingLevels {
   int64_t count = 0;               ///< 0: couplings are not rounded
 };
 
+/// The level of one coupling.
+inline float rounded(const CouplingLevels& levels, float coupling) {
+  int64_t level = 0;
+  while (level + 1 < levels.count && coupling > levels.edges[level + 1]) ++level;
+  return levels.centres[level];
+}
+
 /// How the agreement between a parent's pose v_j and a vote u^_ij is measured.
 enum class Agreement {
   kProduct,        ///< dynamic routing: <u^_ij, v_j>, added up over the iterations

@@ -1,0 +1,131 @@
+// remcaps-run: classifies pictures with an exported network, without libtorch.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/json.h"
+#include "remcaps/base/version.h"
+#include "remcaps/data/formats/picture_file.h"
+#include "remcaps/parse_tree/keys.h"
+#include "remcaps/runtime/network.h"
+
+namespace remcaps {
+namespace {
+
+using nlohmann::json;
+using runtime::Answer;
+using runtime::Network;
+
+struct RunCommand {
+  std::string network;
+  std::vector<std::string> pictures;
+  int64_t top = 1;
+  int threads = 0;
+  bool invert = false, json = false;
+};
+
+// The classes of an answer, the longest capsule first.
+std::vector<int64_t> ranked(const Answer& answer) {
+  std::vector<int64_t> classes(answer.lengths.size());
+  std::iota(classes.begin(), classes.end(), 0);
+  std::stable_sort(classes.begin(), classes.end(), [&](int64_t a, int64_t b) {
+    return answer.lengths[static_cast<size_t>(a)] > answer.lengths[static_cast<size_t>(b)];
+  });
+  return classes;
+}
+
+// The parse tree with quantized couplings: one key per routing layer that has levels.
+json tree_json(const Network& network, const std::vector<float>& image) {
+  const Answer answer = network.run(image, {.couplings = true, .quantize = true});
+  json keys = json::object();
+  for (size_t layer = 0; layer < network.routing_layers().size(); ++layer) {
+    const runtime::RoutingLayer& routed = network.routing_layers()[layer];
+    if (routed.levels == 0) continue;
+    const KeyHash hash = hash_key(network.tree_key(answer, 0, layer));
+    keys[routed.name] = fmt::format("{:016x}{:016x}", hash.high, hash.low);
+  }
+  return {{"class", network.graph().classes[static_cast<size_t>(answer.predicted(0))]},
+          {"keys", keys}};
+}
+
+void run(const RunCommand& options) {
+  Network network(options.network);
+  if (options.threads > 0) network.set_threads(options.threads);
+  const std::vector<std::string>& names = network.graph().classes;
+  json all = json::array();
+  for (const std::string& path : options.pictures) {
+    const DecodedPicture picture = read_picture(path);
+    const std::vector<float> image =
+        network.prepare({picture.pixels.data(), picture.header.height, picture.header.width,
+                         picture.header.channels},
+                        options.invert);
+    const Answer answer = network.run(image);
+    std::vector<int64_t> classes = ranked(answer);
+    classes.resize(std::min(classes.size(), static_cast<size_t>(options.top)));
+    json list = json::array();
+    std::string line = path;
+    for (const int64_t j : classes) {
+      const auto place = static_cast<size_t>(j);
+      list.push_back({{"class", names[place]}, {"activation", answer.lengths[place]}});
+      line += fmt::format("  {} {:.3f}", names[place], answer.lengths[place]);
+    }
+    if (!options.json) {
+      fmt::print("{}\n", line);
+      continue;
+    }
+    all.push_back({{"image", path},
+                   {"class", list[0]["class"]},
+                   {"activation", list[0]["activation"]},
+                   {"top", list},
+                   {"lengths", answer.lengths},
+                   {"tree", tree_json(network, image)}});
+  }
+  if (options.json)
+    fmt::print("{}\n", json_text({{"model", network.graph().network},
+                                  {"weights", options.network},
+                                  {"predictions", all}}));
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app("Classes of pictures by a network that `remcaps export` has written");
+  app.set_version_flag("--version", kVersion);
+  RunCommand options;
+  app.add_option("network", options.network, "File of the network, NAME.safetensors")->required();
+  app.add_option("pictures", options.pictures, "PNG or JPEG pictures of any size")->required();
+  app.add_option("--top", options.top, "How many classes to list")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "Threads to use (default: one per core)")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--invert", options.invert, "Use the negative of each picture");
+  app.add_flag("--json", options.json, "One JSON object on stdout, with the keys of parse trees");
+  app.footer(
+      "Example:\n  remcaps export zoo:mnist/dr-capsnet-rem --out small.safetensors\n"
+      "  remcaps-run small.safetensors digit.png --top 3");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "remcaps-run: {}\n", error.what());
+    return 2;
+  }
+  try {
+    run(options);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "remcaps-run: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace remcaps
+
+int main(int argc, char** argv) {
+  return remcaps::main_of(argc, argv);
+}

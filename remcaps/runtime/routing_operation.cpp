@@ -1,0 +1,342 @@
+#include <algorithm>
+
+#include "remcaps/base/parallel.h"
+#include "remcaps/kernels/routing/conv3d_routing.h"
+#include "remcaps/kernels/routing/dynamic_routing.h"
+#include "remcaps/kernels/routing/few_images.h"
+#include "remcaps/kernels/routing/scaled_distance.h"
+#include "remcaps/kernels/routing/self_attention.h"
+#include "remcaps/runtime/operation.h"
+
+namespace remcaps::runtime {
+namespace {
+
+using kernels::CouplingLevels;
+using kernels::RoutingRule;
+using kernels::RoutingShape;
+
+constexpr int64_t kMaxIterations = 64;
+
+class RoutingOperation : public Operation {
+ public:
+  explicit RoutingOperation(const RoutingPlace& place) : place_(place) {}
+
+ protected:
+  CouplingLevels levels(const Pass& pass) const {
+    return pass.quantize && place_.levels != nullptr ? place_.levels->levels() : CouplingLevels{};
+  }
+  // Room for the couplings of a batch, behind those that are there; null: not wanted.
+  float* room(Pass& pass, int64_t batch) const {
+    if (!pass.couplings) return nullptr;
+    std::vector<float>& layer = pass.layers[place_.index];
+    const size_t before = layer.size();
+    layer.resize(before + static_cast<size_t>(batch * routing->positions * routing->children *
+                                              routing->parents));
+    return layer.data() + before;
+  }
+
+ private:
+  RoutingPlace place_;
+};
+
+// The matrices W_ij of a layer, one per child and parent.
+struct Matrices {
+  RoutingShape shape;  ///< without a batch
+  std::vector<float> weight, bias;
+
+  const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
+  RoutingShape for_batch(int64_t batch) const {
+    RoutingShape result = shape;
+    result.batch = batch;
+    return result;
+  }
+};
+
+Matrices read_matrices(const NodeReader& reader, int64_t children, int64_t dim) {
+  FloatTensor weight = reader.weights().read(reader.node(), "weight");
+  const int64_t shared = reader.integer("shared_over", 1, 1 << 24, 1);
+  reader.require(weight.shape.size() == 4 && weight.shape[0] * shared == children &&
+                     weight.shape[3] == dim && weight.shape[1] >= 1 && weight.shape[2] >= 1,
+                 "its matrices do not fit the children");
+  Matrices matrices;
+  matrices.shape = {.children = children,
+                    .parents = weight.shape[1],
+                    .child_dim = dim,
+                    .parent_dim = weight.shape[2]};
+  const int64_t size = matrices.shape.pose_size() * dim;
+  reader.checked(ValueShape::capsules(children, size));
+  if (shared == 1) {
+    matrices.weight = std::move(weight.values);
+    return matrices;
+  }
+  matrices.weight.reserve(static_cast<size_t>(children * size));
+  for (int64_t i = 0; i < children; ++i) {
+    const auto from = weight.values.begin() + i / shared * size;
+    matrices.weight.insert(matrices.weight.end(), from, from + size);
+  }
+  return matrices;
+}
+
+void read_bias(const NodeReader& reader, Matrices& matrices) {
+  matrices.bias = reader.weights().read_if_there(
+      reader.node(), "bias", {matrices.shape.parents, matrices.shape.parent_dim});
+}
+
+RoutingRule read_rule(const NodeReader& reader, kernels::Agreement agreement) {
+  return {.agreement = agreement,
+          .iterations = reader.integer("iterations", 1, kMaxIterations),
+          .epsilon = reader.real("epsilon", 0, 1),
+          .bias_every_iteration = reader.integer("bias_every_iteration", 0, 1) == 1,
+          .levels = {}};
+}
+
+RoutingRule with_levels(RoutingRule rule, const CouplingLevels& levels, int64_t parents) {
+  rule.levels = levels;
+  rule.first_coupling = 1.0F / static_cast<float>(parents);
+  if (rule.iterations == 1 && levels.count > 0)
+    rule.first_coupling = kernels::rounded(levels, rule.first_coupling);
+  return rule;
+}
+
+class IteratedOperation final : public RoutingOperation {
+ public:
+  IteratedOperation(const RoutingPlace& place, Matrices matrices, const RoutingRule& rule)
+      : RoutingOperation(place), matrices_(std::move(matrices)), rule_(rule) {
+    if (rule.agreement == kernels::Agreement::kProduct)
+      packed_.emplace(matrices_.shape, matrices_.weight.data());
+  }
+
+  Value run(std::vector<Input>& inputs, Pass& pass) const override {
+    const Value& children = *inputs[0].value;
+    Value poses = Value::make(shape, children.batch);
+    const RoutingShape problem = matrices_.for_batch(children.batch);
+    const RoutingRule rule = with_levels(rule_, levels(pass), problem.parents);
+    float* couplings = room(pass, children.batch);
+    if (!packed_)
+      kernels::cpu::scaled_distance_forward(problem, rule, children.data.get(),
+                                            matrices_.weight.data(), matrices_.bias_or_null(),
+                                            poses.data.get(), couplings, nullptr);
+    else if (children.batch <= kernels::cpu::most_few_images())
+      kernels::cpu::few_images_forward(problem, rule, children.data.get(), *packed_,
+                                       matrices_.bias_or_null(), poses.data.get(), couplings);
+    else
+      kernels::cpu::dynamic_routing_forward(problem, rule, children.data.get(),
+                                            matrices_.weight.data(), matrices_.bias_or_null(),
+                                            poses.data.get(), couplings, nullptr);
+    return poses;
+  }
+
+ private:
+  Matrices matrices_;
+  RoutingRule rule_;
+  std::optional<kernels::cpu::ChildMatrices> packed_;
+};
+
+class AttentionOperation final : public RoutingOperation {
+ public:
+  AttentionOperation(const RoutingPlace& place, Matrices matrices, kernels::SquashForm form,
+                     float epsilon)
+      : RoutingOperation(place), matrices_(std::move(matrices)), form_(form), epsilon_(epsilon) {}
+
+  Value run(std::vector<Input>& inputs, Pass& pass) const override {
+    const Value& children = *inputs[0].value;
+    Value poses = Value::make(shape, children.batch);
+    kernels::cpu::self_attention_forward(matrices_.for_batch(children.batch), levels(pass), form_,
+                                         epsilon_, children.data.get(), matrices_.weight.data(),
+                                         matrices_.bias.data(), poses.data.get(),
+                                         room(pass, children.batch));
+    return poses;
+  }
+
+ private:
+  Matrices matrices_;
+  kernels::SquashForm form_;
+  float epsilon_;
+};
+
+// The windows of a map of capsules.
+struct Windows {
+  int64_t types = 0, height = 0, width = 0, dim = 0, kernel = 0, stride = 0;
+
+  int64_t rows() const { return (height - kernel) / stride + 1; }
+  int64_t columns() const { return (width - kernel) / stride + 1; }
+  int64_t positions() const { return rows() * columns(); }
+  int64_t places() const { return types * kernel * kernel; }
+
+  // children [T, H, W, D] of an image -> [P, T, k, k, D]
+  void gather(const float* children, float* to) const {
+    for (int64_t y = 0; y < rows(); ++y)
+      for (int64_t x = 0; x < columns(); ++x)
+        for (int64_t type = 0; type < types; ++type)
+          for (int64_t ky = 0; ky < kernel; ++ky)
+            to = std::copy_n(
+                children + ((type * height + y * stride + ky) * width + x * stride) * dim,
+                kernel * dim, to);
+  }
+};
+
+class WindowOperation final : public RoutingOperation {
+ public:
+  WindowOperation(const RoutingPlace& place, Matrices matrices, const RoutingRule& rule,
+                  const Windows& windows)
+      : RoutingOperation(place), matrices_(std::move(matrices)), rule_(rule), windows_(windows) {}
+
+  Value run(std::vector<Input>& inputs, Pass& pass) const override {
+    const Value& children = *inputs[0].value;
+    const int64_t positions = windows_.positions(), places = windows_.places();
+    const RoutingShape problem = matrices_.for_batch(children.batch * positions);
+    const kernels::Buffer gathered(problem.batch * places * windows_.dim);
+    const kernels::Buffer routed(problem.batch * problem.pose_size());
+    parallel_for(0, children.batch, /*grain=*/1, [&](int64_t begin, int64_t end) {
+      for (int64_t image = begin; image < end; ++image)
+        windows_.gather(children.data.get() + image * children.shape.floats(),
+                        gathered.get() + image * positions * places * windows_.dim);
+    });
+    kernels::cpu::dynamic_routing_forward(
+        problem, with_levels(rule_, levels(pass), problem.parents), gathered.get(),
+        matrices_.weight.data(), matrices_.bias_or_null(), routed.get(), room(pass, children.batch),
+        nullptr);
+    // [P, J, D] -> [J, P, D]: the types come first.
+    Value poses = Value::make(shape, children.batch);
+    float* to = poses.data.get();
+    for (int64_t image = 0; image < children.batch; ++image)
+      for (int64_t j = 0; j < problem.parents; ++j)
+        for (int64_t p = 0; p < positions; ++p)
+          to = std::copy_n(
+              routed.get() + ((image * positions + p) * problem.parents + j) * problem.parent_dim,
+              problem.parent_dim, to);
+    return poses;
+  }
+
+ private:
+  Matrices matrices_;
+  RoutingRule rule_;
+  Windows windows_;
+};
+
+class Conv3dOperation final : public RoutingOperation {
+ public:
+  Conv3dOperation(const RoutingPlace& place, const kernels::cpu::Conv3dShape& problem,
+                  const kernels::cpu::Conv3dRule& rule, std::vector<float> weight,
+                  std::vector<float> vote_bias, std::vector<float> bias)
+      : RoutingOperation(place),
+        problem_(problem),
+        rule_(rule),
+        weight_(std::move(weight)),
+        vote_bias_(std::move(vote_bias)),
+        bias_(std::move(bias)) {}
+
+  Value run(std::vector<Input>& inputs, Pass& pass) const override {
+    const Value& map = *inputs[0].value;
+    Value poses = Value::make(shape, map.batch);
+    kernels::cpu::Conv3dShape problem = problem_;
+    problem.batch = map.batch;
+    kernels::cpu::Conv3dRule rule = rule_;
+    rule.levels = levels(pass);
+    kernels::cpu::conv3d_routing_forward(problem, rule, map.strides, map.data.get(), weight_.data(),
+                                         vote_bias_.empty() ? nullptr : vote_bias_.data(),
+                                         bias_.empty() ? nullptr : bias_.data(), poses.data.get(),
+                                         room(pass, map.batch));
+    return poses;
+  }
+
+ private:
+  kernels::cpu::Conv3dShape problem_;
+  kernels::cpu::Conv3dRule rule_;
+  std::vector<float> weight_, vote_bias_, bias_;
+};
+
+std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const RoutingPlace& place) {
+  const ValueShape children = reader.capsules();
+  Matrices matrices = read_matrices(reader, children.count, children.dim);
+  const RoutingInfo info{1, children.count, matrices.shape.parents};
+  const ValueShape shape = ValueShape::capsules(matrices.shape.parents, matrices.shape.parent_dim);
+  std::unique_ptr<Operation> operation;
+  if (reader.node().op == "self_attention_routing") {
+    matrices.bias =
+        reader.weights().read(reader.node(), "bias", {children.count, matrices.shape.parents});
+    operation = std::make_unique<AttentionOperation>(
+        place, std::move(matrices), reader.squash_form(), reader.real("epsilon", 0, 1));
+  } else {
+    read_bias(reader, matrices);
+    const RoutingRule rule = read_rule(reader, reader.node().op == "dynamic_routing"
+                                                   ? kernels::Agreement::kProduct
+                                                   : kernels::Agreement::kImageDistance);
+    operation = std::make_unique<IteratedOperation>(place, std::move(matrices), rule);
+  }
+  operation->shape = reader.checked(shape);
+  operation->routing = info;
+  return operation;
+}
+
+std::unique_ptr<Operation> window(const NodeReader& reader, const RoutingPlace& place) {
+  const ValueShape children = reader.capsules();
+  constexpr int64_t kMost = 1 << 16;
+  const Windows windows{.types = reader.integer("types", 1, kMost),
+                        .height = reader.integer("height", 1, kMost),
+                        .width = reader.integer("width", 1, kMost),
+                        .dim = children.dim,
+                        .kernel = reader.integer("kernel", 1, 1024),
+                        .stride = reader.integer("stride", 1, 1024)};
+  reader.require(windows.types * windows.height * windows.width == children.count &&
+                     windows.kernel <= std::min(windows.height, windows.width),
+                 "its windows do not fit the children");
+  Matrices matrices = read_matrices(reader, windows.places(), children.dim);
+  read_bias(reader, matrices);
+  const RoutingInfo info{windows.positions(), windows.places(), matrices.shape.parents};
+  reader.checked(ValueShape::capsules(info.positions * info.children, children.dim));
+  reader.checked(ValueShape::capsules(info.positions * info.children, info.parents));
+  const ValueShape shape =
+      ValueShape::capsules(info.positions * matrices.shape.parents, matrices.shape.parent_dim);
+  auto operation = std::make_unique<WindowOperation>(
+      place, std::move(matrices), read_rule(reader, kernels::Agreement::kProduct), windows);
+  operation->shape = reader.checked(shape);
+  operation->routing = info;
+  return operation;
+}
+
+std::unique_ptr<Operation> conv3d(const NodeReader& reader, const RoutingPlace& place) {
+  const ValueShape map = reader.map();
+  FloatTensor weight = reader.weights().read(reader.node(), "weight");
+  const int64_t dim = reader.integer("dim", 1, 1 << 16);
+  const std::vector<int64_t>& size = weight.shape;
+  reader.require(size.size() == 5 && size[0] >= dim && size[0] % dim == 0 && size[1] == 1 &&
+                     size[2] >= 1 && size[2] <= dim && size[3] == 3 && size[4] == 3 &&
+                     map.channels % dim == 0,
+                 "its weight does not fit the map");
+  const kernels::cpu::Conv3dShape problem{.height = map.height,
+                                          .width = map.width,
+                                          .types = map.channels / dim,
+                                          .child_dim = dim,
+                                          .parents = size[0] / dim,
+                                          .parent_dim = dim,
+                                          .depth = size[2]};
+  const kernels::cpu::Conv3dRule rule{
+      .iterations = reader.integer("iterations", 1, kMaxIterations),
+      .epsilon = reader.real("epsilon", 0, 1),
+      .squash_map = reader.word("squash_over", {"atoms", "map"}) == "map",
+      .levels = {}};
+  const RoutingInfo info{problem.places(), problem.types, problem.parents};
+  const int64_t channels = size[0];
+  reader.checked(ValueShape::capsules(info.positions * info.children, channels));
+  auto operation = std::make_unique<Conv3dOperation>(
+      place, problem, rule, std::move(weight.values),
+      reader.weights().read_if_there(reader.node(), "vote_bias", {channels}),
+      reader.weights().read_if_there(reader.node(), "bias", {problem.parents, dim}));
+  operation->shape = reader.checked(ValueShape::map(channels, map.height, map.width));
+  operation->routing = info;
+  return operation;
+}
+
+}  // namespace
+
+std::unique_ptr<Operation> make_routing(const NodeReader& reader, const RoutingPlace& place) {
+  const std::string& op = reader.node().op;
+  if (op == "window_routing") return window(reader, place);
+  if (op == "conv3d_routing") return conv3d(reader, place);
+  if (op == "dynamic_routing" || op == "scaled_distance_routing" || op == "self_attention_routing")
+    return fully_connected(reader, place);
+  return nullptr;
+}
+
+}  // namespace remcaps::runtime

@@ -1,0 +1,30 @@
+// The tensors of a file for the runtime: one at a time, as float32 of a known shape.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "remcaps/runtime/graph.h"
+#include "remcaps/tensors/packed.h"
+
+namespace remcaps::runtime {
+
+class Weights {
+ public:
+  explicit Weights(const SafetensorsFile& file) : reader_(file) {}
+
+  std::string source() const { return reader_.source(); }
+  /// The tensor of a node. Error if there is none or a value is not finite.
+  FloatTensor read(const GraphNode& node, const std::string& role) const;
+  /// The same; error if it has another shape.
+  std::vector<float> read(const GraphNode& node, const std::string& role,
+                          const std::vector<int64_t>& shape) const;
+  /// The same; nothing if the node has no such tensor.
+  std::vector<float> read_if_there(const GraphNode& node, const std::string& role,
+                                   const std::vector<int64_t>& shape) const;
+
+ private:
+  PackedReader reader_;
+};
+
+}  // namespace remcaps::runtime

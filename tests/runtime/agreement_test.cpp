@@ -1,0 +1,206 @@
+// The runtime gives the answers of the libtorch path.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "remcaps/base/error.h"
+#include "remcaps/data/batches.h"
+#include "remcaps/data/formats/picture_file.h"
+#include "remcaps/ops/quantize.h"
+#include "tests/models/make.h"
+#include "tests/runtime/exported.h"
+
+namespace remcaps {
+namespace {
+
+using testing::floats_of;
+using testing::TemporaryFolder;
+
+float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float largest = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const float difference = std::abs(a[i] - b[i]);
+    largest = difference <= largest ? largest : difference;  // NaN counts
+  }
+  return largest;
+}
+
+// One pass of each program over the images, image by image where they affect each other.
+Forward libtorch_pass(CapsNet& model, const Tensor& images, const ForwardOptions& options) {
+  if (model.images_are_independent()) return model.forward(images, options);
+  Forward all;
+  std::vector<Tensor> activations, poses;
+  std::vector<std::vector<Tensor>> couplings(model.routing_layers().size());
+  for (int64_t i = 0; i < images.size(0); ++i) {
+    Forward one = model.forward(images.slice(0, i, i + 1), options);
+    activations.push_back(one.activations);
+    poses.push_back(one.poses);
+    for (size_t layer = 0; layer < one.routings.size(); ++layer)
+      couplings[layer].push_back(one.routings[layer].coupling);
+    all = std::move(one);
+  }
+  all.activations = torch::cat(activations);
+  all.poses = torch::cat(poses);
+  for (size_t layer = 0; layer < all.routings.size(); ++layer)
+    all.routings[layer].coupling = torch::cat(couplings[layer]);
+  return all;
+}
+
+struct Differences {
+  float lengths = 0, poses = 0, couplings = 0;
+  int64_t levels = 0, compared = 0;  ///< indices that differ, and all of them
+};
+
+Differences compare(CapsNet& model, const runtime::Network& network, const Tensor& images,
+                    const std::vector<std::optional<Quantizer>>& quantizers) {
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  const std::vector<float> input = floats_of(images);
+  Differences found;
+  ForwardOptions plain;
+  plain.trace = true;
+  const Forward expected = libtorch_pass(model, images, plain);
+  const runtime::Answer answer = network.run(input, {.couplings = true});
+  found.lengths = largest_difference(answer.lengths, floats_of(expected.activations));
+  found.poses = largest_difference(answer.poses, floats_of(expected.poses));
+  EXPECT_EQ(answer.couplings.size(), expected.routings.size());
+  for (size_t layer = 0; layer < expected.routings.size(); ++layer)
+    found.couplings = std::max(
+        found.couplings,
+        largest_difference(answer.couplings[layer], floats_of(expected.routings[layer].coupling)));
+  ForwardOptions quantized = plain;
+  quantized.quantizers = quantizers;
+  const Forward rounded = libtorch_pass(model, images, quantized);
+  const runtime::Answer levels = network.run(input, {.couplings = true, .quantize = true});
+  for (size_t layer = 0; layer < rounded.routings.size(); ++layer) {
+    if (!quantizers[layer]) continue;
+    const std::vector<uint8_t> ours = network.level_indices(levels, layer);
+    const Tensor theirs =
+        level_indices(rounded.routings[layer].coupling, *quantizers[layer]).flatten().contiguous();
+    EXPECT_EQ(static_cast<int64_t>(ours.size()), theirs.numel());
+    for (int64_t i = 0; i < theirs.numel(); ++i)
+      found.levels += ours[static_cast<size_t>(i)] != theirs.data_ptr<int64_t>()[i] ? 1 : 0;
+    found.compared += theirs.numel();
+  }
+  return found;
+}
+
+struct Case {
+  const char* network;
+  ModelContext context;
+  const char* options;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& it) {
+  return out << it.network << " " << it.options;
+}
+
+class RandomNetwork : public ::testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Runtime, RandomNetwork,
+    ::testing::Values(
+        Case{"dr-capsnet", testing::images(1, 28, 28), "{conv_channels: 40, primary_types: 4}"},
+        Case{"dr-capsnet", testing::images(3, 21, 26, 4),
+             "{convs: 2, conv_kernel: 5, conv_channels: 8, primary_types: 3, padding: same, "
+             "routing: {iterations: 1, bias: last}}"},
+        Case{"gamma-capsnet", testing::images(1, 28, 28),
+             "{conv_channels: 32, primary_types: 4, hidden: [5]}"},
+        Case{"deepcaps", testing::images(1, 28, 28), "{conv_channels: 8, types: 3, class_dim: 6}"},
+        Case{"deepcaps", testing::images(3, 19, 33, 3),
+             "{variant: original, conv_channels: 8, types: 3, class_dim: 6}"},
+        Case{"eff-capsnet", testing::images(1, 28, 28), "{}"},
+        Case{"eff-capsnet", testing::images(2, 48, 48, 5), "{}"},
+        Case{"eff-conv-capsnet", testing::images(3, 48, 44, 3),
+             "{conv_channels: [8, 8, 8, 16], primary_dim: 4, conv_caps_types: 3, conv_caps_dim: "
+             "5, class_dim: 6}"},
+        Case{"eff-conv-capsnet", testing::images(3, 48, 44, 3),
+             "{conv_channels: [8, 8, 8, 16], primary_dim: 4, conv_caps_types: 3, conv_caps_dim: "
+             "5, class_dim: 6, share: none, routing: {bias: every}}"},
+        Case{"multilayer-dr-capsnet", testing::images(3, 32, 32), "{}"},
+        Case{"resnet18-capsnet", testing::images(3, 64, 64, 7), "{}"}));
+
+TEST_P(RandomNetwork, HasTheLengthsPosesCouplingsAndLevelsOfTheLibtorchPath) {
+  const TemporaryFolder folder;
+  torch::manual_seed(7);
+  const auto model = testing::make(GetParam().network, GetParam().context, GetParam().options);
+  testing::randomise(*model);
+  WeightsInfo info;
+  info.context = GetParam().context;
+  info.recipe.name = "test/network";
+  info.recipe.model = GetParam().network;
+  for (int64_t j = 0; j < GetParam().context.classes; ++j)
+    info.class_names.push_back(std::to_string(j));
+  const auto path = folder / "network.safetensors";
+  testing::write_exported(path, *model, info);
+  const runtime::Network network(path);
+  const auto quantizers = info.recipe.quantize.quantizers(model->routing_layers().size());
+  for (const int64_t batch : {1, 3}) {
+    const Differences found =
+        compare(*model, network, testing::random_images(*model, batch), quantizers);
+    EXPECT_LE(found.lengths, 1e-5F);
+    EXPECT_LE(found.poses, 1e-5F);
+    EXPECT_LE(found.couplings, 1e-5F);
+    EXPECT_EQ(found.levels, 0) << "of " << found.compared;
+  }
+}
+
+class ZooNetwork : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists("/usr/share/datasets/fashion-mnist"))
+      GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Runtime, ZooNetwork,
+                         ::testing::Values("dr-capsnet", "dr-capsnet-rem",
+                                           "dr-capsnet-rem-tolerance-1", "gamma-capsnet-rem",
+                                           "eff-capsnet", "eff-capsnet-rem", "deepcaps-rem"));
+
+TEST_P(ZooNetwork, AnswersForRealTestImagesAsTheProgramDoes) {
+  const TemporaryFolder folder;
+  LoadedRun run = load_run(std::filesystem::path(REMCAPS_MODELS_FOLDER) / "fashion-mnist" /
+                               (std::string(GetParam()) + ".safetensors"),
+                           torch::kCPU);
+  const auto path = folder / "network.safetensors";
+  testing::write_exported(path, *run.model, {run.recipe, run.context, run.class_names, run.epoch});
+  const runtime::Network network(path);
+  static const DataSplits data = run.load_data("");
+  const int64_t count = std::string(GetParam()) == "deepcaps-rem" ? 8 : REMCAPS_TEST_IMAGES;
+  const Tensor bytes = data.split("test").images.slice(0, 0, count).contiguous();
+  const Tensor images = prepare_images(bytes, run.recipe.dataset.augment);
+  for (int64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(network.prepare({bytes[i].data_ptr<uint8_t>(), 28, 28, 1}), floats_of(images[i]));
+  const Differences found =
+      compare(*run.model, network, images,
+              run.recipe.quantize.quantizers(run.model->routing_layers().size()));
+  RecordProperty("lengths", std::to_string(found.lengths));
+  EXPECT_LE(found.lengths, 1e-5F);
+  EXPECT_LE(found.couplings, 1e-5F);
+  // A coupling that lies on an edge between two levels may round to either.
+  EXPECT_LE(found.levels, found.compared / 100'000) << "of " << found.compared;
+  fmt::print(
+      "{}: {} images, lengths within {:.2g}, couplings within {:.2g}, {} of {} levels differ\n",
+      GetParam(), count, found.lengths, found.couplings, found.levels, found.compared);
+}
+
+TEST(Runtime, PreparesPicturesAsTheProgramDoes) {
+  const TemporaryFolder folder;
+  const LoadedRun run =
+      load_run(std::filesystem::path(REMCAPS_MODELS_FOLDER) / "cifar10/eff-capsnet-rem.safetensors",
+               torch::kCPU);
+  const auto path = folder / "network.safetensors";
+  testing::write_exported(path, *run.model, {run.recipe, run.context, run.class_names, run.epoch});
+  const runtime::Network network(path);
+  const std::filesystem::path file = REMCAPS_PICTURE;
+  const DecodedPicture picture = read_picture(file);
+  for (const bool invert : {false, true})
+    EXPECT_EQ(network.prepare({picture.pixels.data(), picture.header.height, picture.header.width,
+                               picture.header.channels},
+                              invert),
+              floats_of(run.read_input(file, invert)));
+}
+
+}  // namespace
+}  // namespace remcaps
