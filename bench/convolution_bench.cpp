@@ -12,7 +12,6 @@
 
 #include "bench/device_timing.h"
 #include "remcaps/ops/convolution.h"
-#include "remcaps/ops/sparse_convolution.h"
 
 namespace remcaps {
 namespace {
@@ -52,7 +51,7 @@ void convolve(benchmark::State& state, const Convolution& c, Kernel kernel, bool
         kernel == Kernel::kBf16 ? bf16_convolution(map, weight, bias, stride, /*relu=*/false)
         : kernel == Kernel::kPlain
             ? torch::conv2d(map, weight, bias, stride)
-            : fast_convolution(map, weight, bias, stride, packed ? &*packed : nullptr);
+            : panel_convolution(map, weight, bias, stride, packed ? &*packed : nullptr);
     if (!train) continue;
     if (!direction.defined()) direction = torch::ones_like(out);
     for (Tensor tensor : {map, weight, bias}) tensor.mutable_grad() = Tensor();

@@ -1,7 +1,6 @@
 #include "remcaps/capsule/conv_caps.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/ops/pointwise.h"
 
 namespace remcaps {
 
@@ -26,13 +25,6 @@ RoutingResult ConvCapsImpl::forward(const Tensor& children, int64_t height, int6
 
 Tensor ConvCapsImpl::as_children(const Tensor& poses) {
   return poses.transpose(1, 2).flatten(1, 2);
-}
-
-Tensor squash_channels(const Tensor& map, int64_t types, int64_t dim, const Squash& squash,
-                       KernelPath kernels) {
-  if (kernels == KernelPath::kFused && squash.form == Squash::Form::kNorm && has_fused_squash(map))
-    return fused_channel_squash(map, types, dim, squash.epsilon);
-  return squash(map.unflatten(1, {types, dim}), {2}).flatten(1, 2);
 }
 
 Conv2dCapsImpl::Conv2dCapsImpl(Conv2dCapsOptions options_) : options(std::move(options_)) {

@@ -49,10 +49,6 @@ class ConvCapsImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ConvCaps);
 
-/// Squashes each capsule of a map [B, types·dim, H, W], channel = type · dim + component.
-Tensor squash_channels(const Tensor& map, int64_t types, int64_t dim, const Squash& squash,
-                       KernelPath kernels);
-
 /// Options for Conv2dCaps: a convolution over the stacked components of all types, then squash.
 struct Conv2dCapsOptions {
   Conv2dCapsOptions(int64_t in_channels, int64_t types, int64_t dim)

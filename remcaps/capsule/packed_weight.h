@@ -1,4 +1,4 @@
-// Weights that do not change any more, in the form the CPU's kernels are fastest with.
+// Packed weights: the weight of a trained layer, laid out once for a CPU kernel.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -8,9 +8,8 @@
 
 namespace remcaps {
 
-/// What a layer keeps beside a weight: a Form that is made of it once, and is its own for as long
-/// as the weight is the same tensor and nobody writes to it (but behind autograd's back, by
-/// data()).
+/// A packed copy of a layer's weight. It is valid as long as the weight is the same tensor and
+/// nobody writes to it. (A write through data() is not noticed.)
 template <typename Form>
 class PackedWeight {
  public:
@@ -21,14 +20,14 @@ class PackedWeight {
   }
   void forget() { form_.reset(); }
 
-  /// Null where there is none, or where the weight has changed.
+  /// Null if there is no packed copy, or if the weight has changed since.
   const Form* of(const torch::Tensor& weight) const {
     const bool same = values_ == weight.data_ptr() && version_ == version_of(weight);
     return form_ != nullptr && same ? form_.get() : nullptr;
   }
 
  private:
-  // Weights without a version are those of torch's inference mode, which nobody changes.
+  // Tensors of torch's inference mode have no version; nobody changes them.
   static int64_t version_of(const torch::Tensor& weight) {
     return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version());
   }
@@ -38,7 +37,7 @@ class PackedWeight {
   int64_t version_ = 0;
 };
 
-/// pack() of every convolution and every layer of capsules of a network that is trained.
+/// Calls pack() of every convolution and capsule layer of a trained network.
 void pack_weights(torch::nn::Module& network);
 
 }  // namespace remcaps

@@ -1,7 +1,5 @@
 #include "remcaps/capsule/primary_caps.h"
 
-#include "remcaps/ops/pointwise.h"
-
 namespace remcaps {
 
 PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::move(options_)) {
@@ -14,18 +12,9 @@ PrimaryCapsImpl::PrimaryCapsImpl(PrimaryCapsOptions options_) : options(std::mov
 }
 
 Tensor PrimaryCapsImpl::forward(const Tensor& map) {
-  Tensor channels = convolve(*conv, map, options.kernels());  // [B, types·D, h, w]
-  if (options.kernels() == KernelPath::kFused && options.squash().form == Squash::Form::kNorm &&
-      has_fused_squash(channels))
-    return fused_primary_squash(channels, options.types(), options.dim(), options.squash().epsilon);
-  // The plain path is for float32 only; a convolution on a GPU may return bfloat16.
-  if (channels.is_cuda()) channels = channels.to(torch::kFloat32);
-  const int64_t height = channels.size(2), width = channels.size(3);
-  const Tensor capsules =
-      channels.reshape({channels.size(0), options.types(), options.dim(), height * width});
-  return options.squash()(capsules, {2})
-      .transpose(2, 3)  // [B, types, h·w, D]
-      .reshape({channels.size(0), options.types() * height * width, options.dim()});
+  const Tensor channels = convolve(*conv, map, options.kernels());  // [B, types·D, h, w]
+  return squash_to_capsules(channels, options.types(), options.dim(), options.squash(),
+                            options.kernels());
 }
 
 CapsuleGrid PrimaryCapsImpl::grid(int64_t height, int64_t width) const {

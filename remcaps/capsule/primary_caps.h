@@ -5,8 +5,8 @@
 
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/forward.h"
-#include "remcaps/capsule/squash.h"
 #include "remcaps/ops/kernel_path.h"
+#include "remcaps/ops/squash.h"
 
 namespace remcaps {
 

@@ -7,15 +7,15 @@
 
 namespace remcaps {
 
-/// map [B, C, h, w] of either type plus bias [C], float32; differentiable. Changes the map where
-/// it lies. libtorch's own sums over a bfloat16 map run far below the memory's speed.
+/// Adds bias [C] float32 to a map [B, C, h, w] of float32 or bfloat16, in place; differentiable.
+/// libtorch's own sums over a bfloat16 map are much slower than the memory allows.
 torch::Tensor add_channel_bias(const torch::Tensor& map, const torch::Tensor& bias);
 
 /// The sum of a gradient [B, C, h, w] over all but its channels, float32; not differentiable.
 torch::Tensor channel_sums(const torch::Tensor& gradient);
 
-/// The gradient that passes a ReLU whose result was `out`, and its sum over the rows, float32. Both
-/// [rows, channels], dense; not differentiable.
+/// The gradient in front of a ReLU whose result was `out`, and the sum of that gradient over the
+/// rows, float32. Both arguments are dense [rows, channels]; not differentiable.
 std::pair<torch::Tensor, torch::Tensor> relu_gradient(const torch::Tensor& out,
                                                       const torch::Tensor& gradient);
 

@@ -1,56 +1,106 @@
-// The convolutions in front of capsules on the CPU, as a differentiable torch operation.
+// A convolution: libtorch's own beside the project's, and the choice between them.
 #pragma once
 
 #include <torch/types.h>
 
 #include <array>
 #include <cstdint>
-#include <vector>
+#include <optional>
 
-#include "remcaps/kernels/convolution/convolution.h"
+#include "remcaps/ops/cpu_convolution.h"
+#include "remcaps/ops/kernel_path.h"
 
 namespace remcaps {
 
-/// Whether a convolution of these is to be differentiated. The bias may be undefined.
-bool needs_gradient_of_any(const torch::Tensor& map, const torch::Tensor& weight,
-                           const torch::Tensor& bias);
-
-/// Whether fast_convolution() has a kernel for these tensors: float32 on the CPU, filters (and,
-/// where the map needs a gradient, channels) in whole tiles of this CPU's vectors. Maps of few
-/// channels are taken only where they need no gradient: images.
-bool has_fast_convolution(const torch::Tensor& map, const torch::Tensor& weight);
-
-/// Whether PackedFilters can be made of a weight: float32 on the CPU, filters in whole tiles of
-/// this CPU's vectors.
-bool has_packed_filters(const torch::Tensor& weight);
-
-/// The weight of a convolution once more, laid out for fast_convolution().
-class PackedFilters {
- public:
-  /// [F, C, kh, kw], of which a copy is kept.
-  explicit PackedFilters(const torch::Tensor& weight);
-
-  /// Of the weight.
-  torch::IntArrayRef sizes() const { return sizes_; }
-  const kernels::cpu::Panels& panels() const { return panels_; }
-
- private:
-  std::vector<int64_t> sizes_;
-  kernels::cpu::Panels panels_;
+/// The parameters of a convolution. The padding is zeros.
+struct ConvolutionLayer {
+  torch::Tensor weight;                  ///< [F, C / groups, kh, kw]
+  torch::Tensor bias = torch::Tensor();  ///< [F] or undefined
+  std::array<int64_t, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int64_t groups = 1;
+  bool relu = false;  ///< only the positive part of the result is wanted
+  /// The same weight, packed, for passes without gradients; null if the layer did not pack it.
+  const PackedFilters* filters = nullptr;
+  const SparseWeights* sparse = nullptr;
 };
 
-/// A convolution without padding, dilation and groups.
-///   map [B, C, H, W]   weight [F, C, kh, kw]   bias [F] or undefined   -> [B, F, oh, ow]
-/// Works on channels-last maps (others are copied) and returns one.
-///
-/// To lay the weight out takes longer than the rest where a map has few places. `packed`, the same
-/// weight, is read instead where no gradient is wanted; the result is the same, bit for bit.
-torch::Tensor fast_convolution(const torch::Tensor& map, const torch::Tensor& weight,
-                               const torch::Tensor& bias, std::array<int64_t, 2> stride,
-                               const PackedFilters* packed = nullptr);
+/// The implementations.
+enum class ConvolutionPath {
+  kPlain,        ///< libtorch's own: oneDNN or cuDNN
+  kPanels,       ///< CPU: a product with panels of the weights
+  kBf16Tiles,    ///< CPU with AMX: the same in bfloat16, without gradients
+  kSparse,       ///< CPU: only the weights that pruning left, without gradients
+  kPixels,       ///< GPU: images of few channels as one matrix product (pixel_layer.h)
+  kStrips,       ///< GPU: large strided windows as products of strips (strip_convolution.h)
+  kTensorCores,  ///< GPU: cuDNN in bfloat16 on channels-last copies (tensor_core_copy.h)
+};
+inline constexpr std::array kConvolutionPaths = {
+    ConvolutionPath::kPlain,      ConvolutionPath::kPanels, ConvolutionPath::kBf16Tiles,
+    ConvolutionPath::kSparse,     ConvolutionPath::kPixels, ConvolutionPath::kStrips,
+    ConvolutionPath::kTensorCores};
 
-/// While it lives, this thread's convolutions may be bfloat16 on a CPU that has it. (Not libtorch's
-/// own autocast: Debian's oneDNN crashes in bfloat16.) Does nothing where `on` is false.
+/// "panels" and so on, for messages.
+const char* path_name(ConvolutionPath path);
+
+/// Everything the choice depends on.
+struct ConvolutionFacts {
+  // The layer.
+  int64_t channels = 0, filters = 0, kernel_height = 0, kernel_width = 0;
+  std::array<int64_t, 2> stride = {1, 1}, padding = {0, 0};
+  bool dense_windows = true;  ///< no dilation, one group
+  torch::ScalarType weight_type = torch::kFloat32;
+  bool packed_filters = false;    ///< it has PackedFilters
+  std::optional<double> density;  ///< of its SparseWeights, if it has them
+  // The map.
+  int64_t batch = 0, height = 0, width = 0;
+  torch::ScalarType map_type = torch::kFloat32;
+  torch::DeviceType device = torch::kCPU;
+  /// Map, weight and bias are on one device, and at least one window fits into the padded map.
+  bool fits = true;
+  // The gradients that are wanted.
+  bool map_gradient = false;  ///< of the map
+  bool any_gradient = false;  ///< of map, weight or bias
+  // What the caller allows.
+  KernelPath kernels = KernelPath::kFused;
+  bool bf16 = false;      ///< bfloat16 on the CPU (Bf16Convolutions)
+  bool autocast = false;  ///< bfloat16 on the GPU
+  bool tf32 = false;      ///< tf32 on the GPU
+  // What the machine has.
+  bool amx = false;
+  int64_t tile_width = 0;      ///< of the CPU's panels
+  bool strip_kernels = false;  ///< CUDA kernels that cut filters of this size into strips
+
+  /// Places of the result of all images. Padding is not counted.
+  int64_t places() const;
+};
+
+ConvolutionFacts facts_of(const torch::Tensor& map, const ConvolutionLayer& layer,
+                          KernelPath kernels);
+
+/// Whether an implementation can do it at all.
+bool has_kernel(ConvolutionPath path, const ConvolutionFacts& facts);
+
+/// The fastest implementation that is allowed.
+ConvolutionPath choose(const ConvolutionFacts& facts);
+
+/// map [B, C, H, W] -> [B, F, oh, ow] by the implementation that choose() names. On a GPU under
+/// bfloat16 autocast the fused result is bfloat16 and channels-last.
+torch::Tensor convolution(const torch::Tensor& map, const ConvolutionLayer& layer,
+                          KernelPath kernels);
+
+/// The same by a given implementation; an error if it has no kernel for these tensors.
+torch::Tensor convolution_by(ConvolutionPath path, const torch::Tensor& map,
+                             const ConvolutionLayer& layer);
+
+/// In which packed forms a trained layer should keep its weight. Both, if one is faster for a
+/// single image and the other for many.
+struct PackedForms {
+  bool filters = false, sparse = false;
+};
+PackedForms choose_packing(const ConvolutionLayer& layer);
+
+/// While an object with `on` lives, convolutions of this thread may be bfloat16 on a CPU with AMX.
+/// (libtorch's autocast is not used for this: Debian's oneDNN crashes in bfloat16.)
 class Bf16Convolutions {
  public:
   explicit Bf16Convolutions(bool on);
@@ -64,15 +114,5 @@ class Bf16Convolutions {
 
 /// Whether this CPU has bfloat16 convolutions: AMX.
 bool cpu_has_bf16_convolution();
-
-/// Whether bf16_convolution() is wanted and has a kernel for these tensors: float32 on such a CPU,
-/// no gradient.
-bool has_bf16_convolution(const torch::Tensor& map, const torch::Tensor& weight,
-                          const torch::Tensor& bias);
-
-/// fast_convolution() of a map and weights rounded to bfloat16, for any number of filters; `relu`
-/// keeps the positive part. The sums and what it returns are float32.
-torch::Tensor bf16_convolution(const torch::Tensor& map, const torch::Tensor& weight,
-                               const torch::Tensor& bias, std::array<int64_t, 2> stride, bool relu);
 
 }  // namespace remcaps

@@ -1,9 +1,7 @@
 #include "remcaps/ops/pixel_layer.h"
 
-#include <fmt/ranges.h>
 #include <torch/autograd.h>
 
-#include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/pixel_layer.h"
 #include "remcaps/ops/channel_bias.h"
 #ifdef REMCAPS_CUDA
@@ -17,7 +15,7 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows are filled up to a multiple of it: 16 bytes of bfloat16, which a fast product is made of.
+// Rows are filled up to a multiple of this: 16 bytes of bfloat16, as fast products need.
 constexpr int64_t kRowAlignment = 8;
 
 int64_t filled_up(int64_t length) {
@@ -31,26 +29,27 @@ struct Windows {
 
 Windows windows_of(const PixelLayer& layer, const Tensor& images, const Tensor& weight) {
   const auto [down, right] = layer.padding;
-  const kernels::WindowShape shape{.batch = images.size(0),
-                                   .channels = images.size(1),
-                                   .height = images.size(2),
-                                   .width = images.size(3),
-                                   .kernel_height = weight.size(2),
-                                   .kernel_width = weight.size(3),
-                                   .stride_y = layer.stride[0],
-                                   .stride_x = layer.stride[1],
-                                   .padding_y = down,
-                                   .padding_x = right};
+  const kernels::ConvolutionShape shape{.batch = images.size(0),
+                                        .height = images.size(2),
+                                        .width = images.size(3),
+                                        .channels = images.size(1),
+                                        .filters = weight.size(0),
+                                        .kernel_height = weight.size(2),
+                                        .kernel_width = weight.size(3),
+                                        .stride_y = layer.stride[0],
+                                        .stride_x = layer.stride[1],
+                                        .padding_y = down,
+                                        .padding_x = right};
   const int64_t length = weight[0].numel();
   const Tensor rows =
-      torch::empty({shape.windows(), filled_up(length)}, images.options().dtype(layer.type));
+      torch::empty({shape.places(), filled_up(length)}, images.options().dtype(layer.type));
 #ifdef REMCAPS_CUDA
   if (images.is_cuda()) {
     const Tensor dense = images.contiguous();
     const kernels::cuda::DeviceScope scope(dense);
     kernels::cuda::windows_to_rows(shape, rows.size(1), dense.data_ptr<float>(),
                                    kernels::cuda::map_type(rows), rows.data_ptr(), scope.stream());
-    return {rows, shape.rows(), shape.columns()};
+    return {rows, shape.out_height(), shape.out_width()};
   }
 #endif
   const Tensor windows = torch::constant_pad_nd(images, {right, right, down, down})
@@ -59,7 +58,7 @@ Windows windows_of(const PixelLayer& layer, const Tensor& images, const Tensor& 
                              .permute({0, 2, 3, 1, 4, 5});  // [B, h, w, C, kh, kw]
   rows.narrow(1, 0, length).view(windows.sizes()).copy_(windows);
   rows.narrow(1, length, rows.size(1) - length).zero_();
-  return {rows, shape.rows(), shape.columns()};
+  return {rows, shape.out_height(), shape.out_width()};
 }
 
 class PixelProduct : public torch::autograd::Function<PixelProduct> {
@@ -109,11 +108,6 @@ class PixelProduct : public torch::autograd::Function<PixelProduct> {
 
 Tensor pixel_layer(const PixelLayer& layer, const Tensor& images, const Tensor& weight,
                    const Tensor& bias) {
-  check(
-      images.scalar_type() == torch::kFloat32 && images.dim() == 4 && weight.dim() == 4 &&
-          images.size(1) == weight.size(1),
-      "pixel layer: images [{}] and weight [{}]; expected float32 [B, C, H, W] and [F, C, kh, kw]",
-      fmt::join(images.sizes(), ", "), fmt::join(weight.sizes(), ", "));
   return PixelProduct::apply(images, weight, bias.defined() ? bias : torch::empty({0}), layer);
 }
 

@@ -1,9 +1,7 @@
 #include "remcaps/ops/strip_convolution.h"
 
-#include <fmt/ranges.h>
 #include <torch/autograd.h>
 
-#include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/layout.h"
 #include "remcaps/kernels/convolution/strip_convolution.h"
 #include "remcaps/ops/channel_bias.h"
@@ -16,17 +14,18 @@
 namespace remcaps {
 namespace {
 
-using kernels::WindowShape;
+using kernels::ConvolutionShape;
 using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-WindowShape window_shape(const StripConvolution& layer, const Tensor& map,
-                         torch::IntArrayRef weight) {
+ConvolutionShape strip_shape(const StripConvolution& layer, const Tensor& map,
+                             torch::IntArrayRef weight) {
   return {.batch = map.size(0),
-          .channels = map.size(1),
           .height = map.size(2),
           .width = map.size(3),
+          .channels = map.size(1),
+          .filters = weight[0],
           .kernel_height = weight[2],
           .kernel_width = weight[3],
           .stride_y = layer.stride[0],
@@ -35,25 +34,28 @@ WindowShape window_shape(const StripConvolution& layer, const Tensor& map,
           .padding_x = layer.padding[1]};
 }
 
-// Rows of the filters in a phase: y = phase, phase + stride, ...
-int64_t taps_of(const WindowShape& shape, int64_t phase) {
+// The number of filter rows in a phase: y = phase, phase + stride, ...
+int64_t taps_of(const ConvolutionShape& shape, int64_t phase) {
   return (shape.kernel_height - phase + shape.stride_y - 1) / shape.stride_y;
 }
 
-// The rows of the padded map that the windows see with a phase's taps.
-int64_t strips_of(const WindowShape& shape, int64_t phase) {
-  return taps_of(shape, phase) + shape.rows() - 1;
+// The number of rows of the padded map that the filter rows of a phase meet.
+int64_t strips_of(const ConvolutionShape& shape, int64_t phase) {
+  return taps_of(shape, phase) + shape.out_height() - 1;
 }
 
 #ifdef REMCAPS_CUDA
-kernels::cuda::RowsShape rows_shape(const WindowShape& shape, int64_t filters) {
-  return {
-      .batch = shape.batch, .rows = shape.rows(), .columns = shape.columns(), .channels = filters};
+kernels::cuda::RowsShape rows_shape(const ConvolutionShape& shape, int64_t filters) {
+  return {.batch = shape.batch,
+          .rows = shape.out_height(),
+          .columns = shape.out_width(),
+          .channels = filters};
 }
 #endif
 
-// [phases, taps of the first phase, F, kw * C], in the map's type.
-Tensor filters_by_phase(const WindowShape& shape, const Tensor& weight, torch::ScalarType type) {
+// [phases, taps of the first phase, F, kw * C], in the type of the map.
+Tensor filters_by_phase(const ConvolutionShape& shape, const Tensor& weight,
+                        torch::ScalarType type) {
   const int64_t phases = shape.stride_y, filters = weight.size(0);
   const Tensor ordered =
       torch::empty({phases, taps_of(shape, 0), filters, shape.kernel_width * shape.channels},
@@ -79,9 +81,9 @@ Tensor filters_by_phase(const WindowShape& shape, const Tensor& weight, torch::S
 }
 
 // [strips of the phase, B * columns, kw * C]
-Tensor cut_strips(const WindowShape& shape, int64_t phase, const Tensor& map) {
+Tensor cut_strips(const ConvolutionShape& shape, int64_t phase, const Tensor& map) {
   const int64_t count = strips_of(shape, phase);
-  const std::vector<int64_t> sizes = {count, shape.batch * shape.columns(),
+  const std::vector<int64_t> sizes = {count, shape.batch * shape.out_width(),
                                       shape.kernel_width * shape.channels};
 #ifdef REMCAPS_CUDA
   if (map.is_cuda()) {
@@ -100,10 +102,10 @@ Tensor cut_strips(const WindowShape& shape, int64_t phase, const Tensor& map) {
       .reshape(sizes);
 }
 
-// bias + the sum of parts [kh, rows * B * columns, F], as a map.
-Tensor sum_parts(const WindowShape& shape, const Tensor& parts, const Tensor& bias,
+// The sum of parts [kh, rows * B * columns, F], plus the bias, as a map.
+Tensor sum_parts(const ConvolutionShape& shape, const Tensor& parts, const Tensor& bias,
                  torch::ScalarType type) {
-  const int64_t rows = shape.rows(), columns = shape.columns(), filters = parts.size(2);
+  const int64_t rows = shape.out_height(), columns = shape.out_width(), filters = parts.size(2);
 #ifdef REMCAPS_CUDA
   if (parts.is_cuda()) {
     const Tensor sum =
@@ -120,13 +122,14 @@ Tensor sum_parts(const WindowShape& shape, const Tensor& parts, const Tensor& bi
   return sum.to(type).permute({1, 3, 0, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
 }
 
-// The gradient's rows side by side, the last one first, between zeros: [B * columns, (rows + 2 *
-// margin) * F].
-Tensor spread_rows(const WindowShape& shape, int64_t margin, const Tensor& gradient) {
-  const int64_t filters = gradient.size(1), length = (shape.rows() + 2 * margin) * filters;
+// The rows of the gradient side by side, the last one first, between zeros:
+// [B * columns, (rows + 2 * margin) * F].
+Tensor spread_rows(const ConvolutionShape& shape, int64_t margin, const Tensor& gradient) {
+  const int64_t filters = gradient.size(1), length = (shape.out_height() + 2 * margin) * filters;
 #ifdef REMCAPS_CUDA
   if (gradient.is_cuda()) {
-    const Tensor spread = torch::empty({shape.batch * shape.columns(), length}, gradient.options());
+    const Tensor spread =
+        torch::empty({shape.batch * shape.out_width(), length}, gradient.options());
     const kernels::cuda::DeviceScope scope(gradient);
     kernels::cuda::spread_rows(rows_shape(shape, filters), margin,
                                kernels::cuda::map_type(gradient), gradient.data_ptr(),
@@ -138,8 +141,9 @@ Tensor spread_rows(const WindowShape& shape, int64_t margin, const Tensor& gradi
       .reshape({-1, length});
 }
 
-// Into the phase's rows of `map`; the last strip comes first.
-void fold_strips(const WindowShape& shape, int64_t phase, const Tensor& strips, const Tensor& map) {
+// Adds up the strips in the rows of `map` that belong to the phase. The last strip comes first.
+void fold_strips(const ConvolutionShape& shape, int64_t phase, const Tensor& strips,
+                 const Tensor& map) {
 #ifdef REMCAPS_CUDA
   if (map.is_cuda()) {
     const kernels::cuda::DeviceScope scope(map);
@@ -148,7 +152,7 @@ void fold_strips(const WindowShape& shape, int64_t phase, const Tensor& strips, 
     return;
   }
 #endif
-  const int64_t columns = shape.columns(), step = shape.stride_x, down = shape.stride_y;
+  const int64_t columns = shape.out_width(), step = shape.stride_x, down = shape.stride_y;
   const Tensor folded = torch::zeros({shape.batch, shape.height + 2 * shape.padding_y,
                                       shape.width + 2 * shape.padding_x, shape.channels},
                                      map.options());
@@ -165,8 +169,8 @@ void fold_strips(const WindowShape& shape, int64_t phase, const Tensor& strips, 
                  .slice(2, first, {}, down));
 }
 
-Tensor map_gradient(const WindowShape& shape, const Tensor& filters, const Tensor& gradient) {
-  const int64_t count = filters.size(2), length = filters.size(3), places = shape.columns();
+Tensor map_gradient(const ConvolutionShape& shape, const Tensor& filters, const Tensor& gradient) {
+  const int64_t count = filters.size(2), length = filters.size(3), places = shape.out_width();
   const int64_t most_taps = taps_of(shape, 0), margin = most_taps - 1;
   const Tensor spread = spread_rows(shape, margin, gradient);
   const Tensor map =
@@ -174,8 +178,8 @@ Tensor map_gradient(const WindowShape& shape, const Tensor& filters, const Tenso
                    gradient.options().memory_format(torch::MemoryFormat::ChannelsLast));
   for (int64_t phase = 0; phase < shape.stride_y; ++phase) {
     const int64_t taps = taps_of(shape, phase), strips = strips_of(shape, phase);
-    // Strip i is the sum over taps q of gradient row i - q times tap q: a run of `spread`, zeros
-    // where there is no such row, which begins one row earlier in the next strip.
+    // Strip i is the sum over taps q of gradient row i - q times tap q. These rows are neighbours in
+    // `spread`, with zeros for missing rows; the next strip begins one row earlier.
     const Tensor runs = spread.as_strided({strips, shape.batch * places, taps * count},
                                           {count, spread.size(1), 1}, (most_taps - taps) * count);
     const Tensor matrix = filters[phase].narrow(0, 0, taps).view({1, taps * count, length});
@@ -184,7 +188,7 @@ Tensor map_gradient(const WindowShape& shape, const Tensor& filters, const Tenso
   return map;
 }
 
-// libtorch's own: cuDNN is good at it.
+// libtorch's own: cuDNN is fast here.
 Tensor weight_gradient(const StripConvolution& layer, const Tensor& map, const Tensor& gradient,
                        torch::IntArrayRef weight) {
   constexpr auto kFormat = torch::MemoryFormat::ChannelsLast;
@@ -200,16 +204,16 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
   static Tensor forward(AutogradContext* context, const Tensor& given, const Tensor& weight,
                         const Tensor& bias, const StripConvolution& layer) {
     const Tensor map = given.contiguous(torch::MemoryFormat::ChannelsLast);
-    const WindowShape shape = window_shape(layer, map, weight.sizes());
+    const ConvolutionShape shape = strip_shape(layer, map, weight.sizes());
     const Tensor filters = filters_by_phase(shape, weight, map.scalar_type());
-    const int64_t windows = shape.windows(), length = filters.size(3);
+    const int64_t windows = shape.places(), length = filters.size(3);
     const Tensor parts = torch::empty({shape.kernel_height, windows, weight.size(0)},
                                       map.options().dtype(torch::kFloat32));
     int64_t done = 0;
     for (int64_t phase = 0; phase < shape.stride_y; ++phase) {
       const int64_t taps = taps_of(shape, phase);
       const Tensor strips = cut_strips(shape, phase, map);
-      // Every tap begins one strip later and takes as many as there are rows of windows.
+      // Every tap begins one strip later and takes one strip for each row of windows.
       const Tensor stacks =
           strips.as_strided({taps, windows, length}, {strips.stride(0), length, 1});
       products_in_float32(stacks, filters[phase].narrow(0, 0, taps).transpose(1, 2),
@@ -233,9 +237,9 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
     const Tensor gradient =
         grad_outputs[0].to(map.scalar_type()).contiguous(torch::MemoryFormat::ChannelsLast);
     Tensor grad_map, grad_weight, grad_bias;
-    // First the map's: its strips need the memory that the weights' gradient will keep.
+    // The map's gradient comes first: its strips need memory that the weights' gradient keeps.
     if (context->needs_input_grad(0))
-      grad_map = map_gradient(window_shape(layer, map, weight), filters, gradient);
+      grad_map = map_gradient(strip_shape(layer, map, weight), filters, gradient);
     if (context->needs_input_grad(1)) grad_weight = weight_gradient(layer, map, gradient, weight);
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
       grad_bias = channel_sums(gradient);
@@ -245,20 +249,12 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
 
 }  // namespace
 
-bool has_strip_convolution([[maybe_unused]] const StripConvolution& layer,
-                           [[maybe_unused]] const Tensor& map,
-                           [[maybe_unused]] const Tensor& weight) {
+bool has_strip_kernels([[maybe_unused]] const Tensor& weight) {
 #ifdef REMCAPS_CUDA
-  constexpr int64_t kLargeWindow = 25, kAlignment = 8;
-  const kernels::cuda::Filters filters{.count = weight.size(0),
-                                       .channels = weight.size(1),
-                                       .height = weight.size(2),
-                                       .width = weight.size(3)};
-  return map.is_cuda() && weight.scalar_type() == torch::kFloat32 &&
-         (map.scalar_type() == torch::kFloat32 || map.scalar_type() == torch::kBFloat16) &&
-         layer.stride[0] > 1 && layer.stride[1] > 1 && filters.height >= layer.stride[0] &&
-         filters.height * filters.width >= kLargeWindow && filters.count % kAlignment == 0 &&
-         kernels::cuda::has_filters_by_phase(filters);
+  return kernels::cuda::has_filters_by_phase({.count = weight.size(0),
+                                              .channels = weight.size(1),
+                                              .height = weight.size(2),
+                                              .width = weight.size(3)});
 #else
   return false;
 #endif
@@ -266,13 +262,6 @@ bool has_strip_convolution([[maybe_unused]] const StripConvolution& layer,
 
 Tensor strip_convolution(const StripConvolution& layer, const Tensor& map, const Tensor& weight,
                          const Tensor& bias) {
-  check(map.dim() == 4 && weight.dim() == 4 && map.size(1) == weight.size(1) &&
-            weight.size(2) >= layer.stride[0] &&
-            map.size(2) + 2 * layer.padding[0] >= weight.size(2) &&
-            map.size(3) + 2 * layer.padding[1] >= weight.size(3),
-        "strip convolution: map [{}], weight [{}], stride {}; expected [B, C, H, W] and "
-        "[F, C, kh, kw], kh no less than the stride and a window that fits the map",
-        fmt::join(map.sizes(), ", "), fmt::join(weight.sizes(), ", "), layer.stride[0]);
   return StripProducts::apply(map, weight, bias.defined() ? bias : torch::empty({0}), layer);
 }
 

@@ -7,22 +7,23 @@
 
 namespace remcaps {
 
-/// The rows of a map are cut into strips: for every column of windows the pixels that its windows
-/// see of the row. Stacked, those of the rows y, y + stride, ... are one dense matrix that begins
-/// anew wherever y does, so every row of the filters is one product without a copied window. The
-/// products of all rows fill a GPU that the convolution as a whole, of few places, does not.
+/// Every row of a map is cut into a strip: for every column of windows, the pixels that its windows
+/// see of that row. The strips of rows y, y + stride, ... are stacked into one dense matrix. Every
+/// row of the filters is then one matrix product with a part of the stack, and no window is copied
+/// as a whole. The products of all rows together fill a GPU; the convolution alone, with its few
+/// places, does not.
 struct StripConvolution {
   std::array<int64_t, 2> stride = {1, 1}, padding = {0, 0};
 };
 
-/// Whether strips pay: large windows of many channels, on a GPU.
-bool has_strip_convolution(const StripConvolution& layer, const torch::Tensor& map,
-                           const torch::Tensor& weight);
+/// Whether this build has CUDA kernels for filters of this size: C a multiple of 64, and at most
+/// 128 places in a window.
+bool has_strip_kernels(const torch::Tensor& weight);
 
-/// map [B, C, H, W], float32 or bfloat16, in which the products are made; weight [F, C, kh, kw] and
-/// bias [F] (or undefined) float32. On a GPU C is a multiple of 64, F of 8, and a window has at
-/// most 128 places: has_strip_convolution() knows. The result [B, F, h, w] is channels-last and of
-/// the map's type; the gradients of weight and bias are float32.
+/// map [B, C, H, W] float32 or bfloat16, which is also the type of the products; weight
+/// [F, C, kh, kw] with kh >= stride[0] and bias [F] (or undefined) float32. The result [B, F, h, w]
+/// is channels-last and has the map's type; the gradients of weight and bias are float32.
+/// convolution() (convolution.h) checks the arguments.
 torch::Tensor strip_convolution(const StripConvolution& layer, const torch::Tensor& map,
                                 const torch::Tensor& weight, const torch::Tensor& bias);
 

@@ -15,16 +15,16 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 #ifdef REMCAPS_CUDA
-// Channels and places of every image (or filter) as a matrix. torch's own copy reads or writes such
-// a matrix across its rows, at an eighth of the memory's speed.
+// The channels and places of every image (or filter) as a matrix. torch's own copy reads or writes
+// such a matrix across its rows, at an eighth of the memory's speed.
 kernels::cuda::Matrices channels_and_places(const Tensor& tensor) {
   return {
       .count = tensor.size(0), .rows = tensor.size(1), .columns = tensor.size(2) * tensor.size(3)};
 }
 #endif
 
-// Into `to`, of the same shape: float32 plain to bfloat16 channels-last, or channels-last of either
-// type to float32 plain.
+// Copies to `to`, which has the same shape: from plain float32 to channels-last bfloat16, or from
+// channels-last of either type to plain float32.
 void copy_across(const Tensor& from, const Tensor& to) {
 #ifdef REMCAPS_CUDA
   const bool narrows = to.scalar_type() == torch::kBFloat16 && from.is_contiguous() &&
@@ -40,7 +40,7 @@ void copy_across(const Tensor& from, const Tensor& to) {
     if (narrows)
       return kernels::cuda::transpose_to_bfloat16(shape, from.data_ptr<float>(), to.data_ptr(),
                                                   scope.stream());
-    std::swap(shape.rows, shape.columns);  // a channels-last map has its places in rows
+    std::swap(shape.rows, shape.columns);  // the rows of a channels-last map are its places
     return kernels::cuda::transpose_to_float32(shape, kernels::cuda::map_type(from),
                                                from.data_ptr(), to.data_ptr<float>(),
                                                scope.stream());

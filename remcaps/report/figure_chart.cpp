@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
 
 namespace remcaps {
 
@@ -175,6 +176,12 @@ double category_height(const Chart& chart, double slot) {
   return height;
 }
 
+// A tooltip's number: 2,000,000 or 0.125.
+std::string value_text(double value) {
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return whole ? with_commas(static_cast<int64_t>(value)) : fmt::format("{:g}", value);
+}
+
 void draw_bars(Svg& svg, const Chart& chart, const Area& area, const Scale& y) {
   const double slot = slot_width(chart, area);
   const double group = slot * 0.78, width = group / static_cast<double>(chart.bars.size());
@@ -190,7 +197,7 @@ void draw_bars(Svg& svg, const Chart& chart, const Area& area, const Scale& y) {
       const double top = std::min(y.place(value), base);
       svg.rect(left + width * static_cast<double>(b), top, std::max(0.5, width - 1),
                std::abs(base - y.place(value)), colour_of(bars.colour, b),
-               fmt::format("{} {}: {:g}", bars.name, chart.categories[c], value));
+               fmt::format("{} {}: {}", bars.name, chart.categories[c], value_text(value)));
     }
     const double middle = area.left + kBarMargin + slot * (static_cast<double>(c) + 0.5);
     const bool slant = slanted(chart, slot);

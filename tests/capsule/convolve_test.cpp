@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
-#include "remcaps/torch/compat.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/kernels/convolution/tile_product.h"
 #include "remcaps/ops/convolution.h"
+#include "remcaps/torch/compat.h"
 #include "tests/capsule/packed_testing.h"
 #include "tests/ops/kernel_testing.h"
 
@@ -162,7 +162,7 @@ TEST(Convolve, WhereAThirdIsLeftASingleMapIsSparseAndManyAreNot) {
       sparse_convolution(map, *layer->sparse(), layer->bias, {2, 2}, {0, 0}, /*relu=*/false)));
   EXPECT_TRUE(
       torch::equal(convolve(*layer, maps, KernelPath::kFused),
-                   fast_convolution(maps, layer->weight, layer->bias, {2, 2}, layer->filters())));
+                   panel_convolution(maps, layer->weight, layer->bias, {2, 2}, layer->filters())));
 }
 
 TEST(Convolve, PackedWeightsAreNotReadWhereABiasAloneWantsItsGradient) {

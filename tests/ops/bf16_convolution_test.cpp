@@ -1,5 +1,5 @@
-// The bfloat16 convolution against libtorch's, in float64, of what was rounded. Its layouts and
-// loops are tested on every CPU with a plain product, and where there is AMX with that.
+// The bfloat16 convolution against libtorch's in float64, on inputs rounded to bfloat16. Its layouts
+// and loops are tested on every CPU with a plain product, and on a CPU with AMX with its tiles.
 #include "remcaps/kernels/convolution/bf16_convolution.h"
 
 #include <ATen/Parallel.h>
@@ -138,21 +138,24 @@ TEST(Bf16Tiles, ResultsDoNotDependOnTheNumberOfThreads) {
 }
 
 TEST(Bf16ConvolutionOfTensors, IsForThoseWhoAskAndNeedNoGradient) {
-  const Tensor map = torch::randn({2, 4, 6, 6}), weight = torch::randn({8, 4, 3, 3});
+  const Tensor map = torch::randn({9, 4, 6, 6}), weight = torch::randn({8, 4, 3, 3});
   const Tensor bias = torch::randn({8}).requires_grad_();
-  EXPECT_FALSE(has_bf16_convolution(map, weight, Tensor()));
+  const auto is_chosen = [](const Tensor& given, const ConvolutionLayer& layer) {
+    return choose(facts_of(given, layer, KernelPath::kFused)) == ConvolutionPath::kBf16Tiles;
+  };
+  EXPECT_FALSE(is_chosen(map, {.weight = weight}));
   const Bf16Convolutions on(true);
   const Bf16Convolutions inner(false);  // leaves it on
   const bool has = cpu_has_bf16_convolution();
-  EXPECT_EQ(has_bf16_convolution(map, weight, Tensor()), has);
-  EXPECT_FALSE(has_bf16_convolution(map, weight, bias));
-  EXPECT_FALSE(has_bf16_convolution(map.to(torch::kFloat64), weight, Tensor()));
+  EXPECT_EQ(is_chosen(map, {.weight = weight}), has);
+  EXPECT_FALSE(is_chosen(map, {.weight = weight, .bias = bias}));
+  EXPECT_FALSE(is_chosen(map.to(torch::kFloat64), {.weight = weight}));
   {
     const torch::NoGradGuard no_grad;
-    EXPECT_EQ(has_bf16_convolution(map, weight, bias), has);
+    EXPECT_EQ(is_chosen(map, {.weight = weight, .bias = bias}), has);
   }
   if (!has) {
-    EXPECT_THROW(bf16_convolution(map, weight, Tensor(), {1, 1}, false), Error);
+    EXPECT_THROW(convolution_by(ConvolutionPath::kBf16Tiles, map, {.weight = weight}), Error);
   }
 }
 
@@ -169,7 +172,9 @@ TEST(Bf16ConvolutionOnAmx, TakesMapsInAnyLayoutAndReturnsChannelsLast) {
   EXPECT_TRUE(
       torch::equal(found, bf16_convolution(map.contiguous(torch::MemoryFormat::ChannelsLast),
                                            weight, bias, {2, 1}, /*relu=*/true)));
-  EXPECT_THROW(bf16_convolution(map, torch::randn({8, 40, 10, 3}), Tensor(), {1, 1}, false), Error);
+  EXPECT_THROW(
+      convolution_by(ConvolutionPath::kBf16Tiles, map, {.weight = torch::randn({8, 40, 10, 3})}),
+      Error);
 }
 
 }  // namespace

@@ -13,9 +13,10 @@
 
 #include "remcaps/ops/batch.h"
 #include "remcaps/ops/channel_bias.h"
+#include "remcaps/ops/margin_loss.h"
 #include "remcaps/ops/pixel_layer.h"
-#include "remcaps/ops/pointwise.h"
 #include "remcaps/ops/routing.h"
+#include "remcaps/ops/squash.h"
 #include "remcaps/ops/strip_convolution.h"
 #include "remcaps/ops/tensor_core_copy.h"
 #include "remcaps/ops/update.h"
@@ -226,16 +227,16 @@ TEST_P(PoisonedMemoryTest, SquashesAndMarginLoss) {
       for (const Tensor& each : {map, map.contiguous()}) {
         const std::string name = "dim " + std::to_string(dim) + name_of(type);
         expect_written(name + ", primary", {each}, [dim](const Tensors& x) {
-          return fused_primary_squash(x[0], 4, dim, 1e-6);
+          return squash_to_capsules(x[0], 4, dim, Squash{}, KernelPath::kFused);
         });
         expect_written(name + ", channels", {each}, [dim](const Tensors& x) {
-          return fused_channel_squash(x[0], 4, dim, 1e-6);
+          return squash_channels(x[0], 4, dim, Squash{}, KernelPath::kFused);
         });
       }
     }
   const Tensor labels = torch::arange(batch(), device()).remainder(10);
   expect_written("margin loss", {random({batch(), 10}).abs()},
-                 [&](const Tensors& x) { return fused_margin_loss(x[0], labels, 0.9, 0.1, 0.5); });
+                 [&](const Tensors& x) { return fused_margin_loss(x[0], labels); });
 }
 
 TEST_P(PoisonedMemoryTest, Routing) {

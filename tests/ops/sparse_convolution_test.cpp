@@ -1,10 +1,9 @@
-// The convolution of what pruning left against libtorch's in float64.
-#include "remcaps/ops/sparse_convolution.h"
-
+// The convolution of pruned weights against libtorch's in float64.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/convolution.h"
 #include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
@@ -26,7 +25,7 @@ std::ostream& operator<<(std::ostream& out, const SparseCase& value) {
   return out << value.name;
 }
 
-// Normal numbers of which so many are left.
+// Normal numbers, of which this share is not zero.
 Tensor pruned(torch::IntArrayRef shape, double density) {
   return torch::randn(shape) * (torch::rand(shape) < density);
 }
@@ -98,10 +97,12 @@ TEST(SparseConvolution, KeepsWhatIsLeftBlockByBlockOfChannels) {
 }
 
 TEST(SparseConvolution, WindowsThatDoNotFitAreErrors) {
-  const SparseWeights weights(torch::ones({1, 2, 3, 3}));
+  const Tensor weight = torch::ones({1, 2, 3, 3});
+  const SparseWeights weights(weight);
   const auto run = [&](const Tensor& map) {
-    return sparse_convolution(map, weights, {}, {1, 1}, {0, 0}, false);
+    return convolution_by(ConvolutionPath::kSparse, map, {.weight = weight, .sparse = &weights});
   };
+  EXPECT_NO_THROW(run(torch::zeros({1, 2, 3, 5})));
   EXPECT_THROW(run(torch::zeros({1, 2, 2, 5})), Error);
   EXPECT_THROW(run(torch::zeros({1, 3, 5, 5})), Error);
   EXPECT_THROW(run(torch::zeros({1, 2, 5, 5}, torch::kFloat64)), Error);

@@ -4,7 +4,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "remcaps/base/config.h"
-#include "remcaps/capsule/squash.h"
+#include "remcaps/ops/squash.h"
 #include "remcaps/data/dataset.h"
 #include "remcaps/models/model.h"
 #include "remcaps/recipe/recipe.h"

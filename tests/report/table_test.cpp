@@ -165,8 +165,9 @@ TEST_F(TableTest, OptionsUnderTheirOldNamesAreUnderstood) {
                         {"options", {{"pruning.twt", "0.5"}, {"pruning.pwe", "-1"}}}};
   make_folder(folder_ / "a");
   write_atomically(folder_ / "a" / "summary.json", summary.dump());
-  EXPECT_EQ(results().at("mnist/dr-capsnet-rem")[0].changed(),
-            (OptionMap{{"pruning.tolerance", "0.5"}}));
+  const Experiments experiments = results().at("mnist/dr-capsnet-rem");
+  ASSERT_EQ(experiments.size(), 1u);
+  EXPECT_EQ(experiments.begin()->second.at(0).changed(), (OptionMap{{"pruning.tolerance", "0.5"}}));
 }
 
 TEST_F(TableTest, ARunThatIsNamedTwiceIsNotLeftOut) {

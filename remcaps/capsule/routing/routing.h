@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "remcaps/base/config.h"
-#include "remcaps/capsule/squash.h"
 #include "remcaps/ops/kernel_path.h"
+#include "remcaps/ops/squash.h"
 #include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {

@@ -10,15 +10,16 @@
 namespace remcaps::kernels::cpu {
 namespace {
 
-constexpr int64_t kPanelDepth = 2304;  // up to which all rows of a kernel are one panel
-constexpr int64_t kTaskBlocks = 6;     // of places that a task takes over the weights
+constexpr int64_t kPanelDepth = 2304;  // up to this depth all rows of a kernel are one panel
+constexpr int64_t kTaskBlocks = 6;     // blocks of places that a task takes over the weights
 
-// A float's place holds a pair.
+// A buffer of floats used for pairs, which have the same size.
 Pair* as_pairs(const Buffer& buffer) {
   return reinterpret_cast<Pair*>(buffer.get());
 }
 
-// How a sum over the kernel is cut into panels of whole tile steps, the last filled up with zeros.
+// How the sum over a kernel is cut into panels of whole tile steps. The last step is filled up with
+// zeros.
 struct Sums {
   explicit Sums(const ConvolutionShape& shape)
       : row_numbers(shape.kernel_width * shape.channels),
@@ -27,13 +28,13 @@ struct Sums {
         steps(pieces_of(rows * row_numbers, kTileDepth)),
         filter_blocks(pieces_of(shape.filters, kBlockSide)) {}
 
-  int64_t row_numbers;  ///< that a row of the kernel sees, neighbours in the map
-  int64_t rows;         ///< of the kernel in a panel
+  int64_t row_numbers;  ///< numbers under a row of the kernel, which are neighbours in the map
+  int64_t rows;         ///< rows of the kernel in a panel
   int64_t panels, steps, filter_blocks;
 };
 
-// The weights as [panels, filter blocks, steps, 2 tiles, 16 pairs, 16 filters]; 0 for filters there
-// are not.
+// The weights as [panels, filter blocks, steps, 2 tiles, 16 pairs, 16 filters]. Missing filters of
+// the last block are zeros.
 class TileWeights {
  public:
   TileWeights(const ConvolutionShape& shape, const Sums& sums, const TileUnit& unit,
@@ -56,7 +57,7 @@ class TileWeights {
     return as_pairs(pairs_) + ((step * 2 + tile % 2) * kTileSide + pair % kTileSide) * kTileSide;
   }
 
-  // Where in a filter [C, kh, kw] the numbers of the panels' sums lie; -1 where they are filled up.
+  // Where in a filter [C, kh, kw] each number of a panel's sum lies; -1 for the filled-up ones.
   std::vector<int64_t> offsets_in_filter(const ConvolutionShape& shape) const {
     std::vector<int64_t> offsets;
     for (int64_t panel = 0; panel < sums_.panels; ++panel) {
@@ -69,8 +70,8 @@ class TileWeights {
     return offsets;
   }
 
-  // The 16 filters of a tile. All taps of two channels after each other: in a filter they lie
-  // together.
+  // Fills the 16 filters of a tile, all taps of two channels before the next two: they are
+  // neighbours in a filter.
   void fill(const ConvolutionShape& shape, const TileUnit& unit, const float* weight,
             const std::vector<int64_t>& offsets, int64_t tile) const {
     const int64_t size = shape.channels * shape.taps(), first = tile * kTileSide;
@@ -108,7 +109,7 @@ class TileTask {
   TileTask(const TileTask&) = delete;
   TileTask& operator=(const TileTask&) = delete;
 
-  // `blocks` blocks of places from the place `first` on (the last one ends with the map).
+  // `blocks` blocks of places that begin at place `first`. The last block may end early.
   void run(const float* map, const TileWeights& weights, int64_t first, int64_t blocks) {
     for (int64_t panel = 0; panel < sums_.panels; ++panel) {
       for (int64_t row = 0; row < blocks * kBlockSide; ++row)
@@ -140,7 +141,7 @@ class TileTask {
     return results_.get() + (block * sums_.filter_blocks + filter_block) * kBlockFloats;
   }
 
-  // What a panel's rows of the kernel see from a place, as a row of the panel.
+  // Rounds the part of a window that a panel covers, as one row of the panel.
   void round_window(const float* map, int64_t place, int64_t panel, int64_t row) {
     const int64_t x = place % shape_.out_width(), line = place / shape_.out_width();
     const int64_t y = line % shape_.out_height(), image = line / shape_.out_height();
@@ -160,7 +161,7 @@ class TileTask {
   const TileUnit& unit_;
   Buffer panel_;               // [blocks, steps, 32 places, 16 pairs]
   Buffer results_;             // [blocks, filter blocks, 32 places, 32 filters]
-  std::vector<float> window_;  // zero behind a kernel's rows
+  std::vector<float> window_;  // the rows of a window, then zeros
 };
 
 }  // namespace

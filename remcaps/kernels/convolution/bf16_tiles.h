@@ -5,26 +5,26 @@
 
 namespace remcaps::kernels {
 
-/// Two neighbouring bfloat16 numbers of a sum, the first in the low half: tiles multiply in pairs.
+/// Two neighbouring bfloat16 numbers of a sum, the first in the low half. Tiles multiply pairs.
 using Pair = uint32_t;
 
 constexpr int64_t kTileSide = 16;        ///< rows of a tile, and floats or pairs in a row
 constexpr int64_t kTileDepth = 32;       ///< numbers of a sum that one step takes
 constexpr int64_t kBlockSide = 32;       ///< sums are made in blocks of 2 x 2 tiles
-constexpr int64_t kStepPairs = 32 * 16;  ///< of a block's rows, or of its columns, in a step
+constexpr int64_t kStepPairs = 32 * 16;  ///< pairs of a block's rows, or columns, in one step
 constexpr int64_t kBlockFloats = 32 * 32;
 
-/// What multiplies. A thread calls begin() before its first product and end() after its last.
-/// Numbers are rounded to the nearest bfloat16, ties to even.
+/// An implementation of the product. A thread calls begin() before its first product and end()
+/// after its last. Numbers are rounded to the nearest bfloat16, ties to even.
 struct TileUnit {
   void (*begin)();
   void (*end)();
 
-  /// steps * 32 floats as a row of a block's first factor.
+  /// Rounds steps * 32 floats into one row of the first factor of a block.
   void (*round_row)(const float* from, int64_t steps, Pair* to);
 
-  /// 16 pairs of the second factor, which lie together: of first[i * distance] and second[i *
-  /// distance] for i < count, of zeros behind. What is null is zero.
+  /// Rounds 16 neighbouring pairs of the second factor: (first[i * distance], second[i * distance])
+  /// for i < count, then zeros. A null pointer stands for zeros.
   void (*round_pairs)(const float* first, const float* second, int64_t distance, int64_t count,
                       Pair* to);
 
@@ -34,10 +34,10 @@ struct TileUnit {
   void (*multiply)(const Pair* a, const Pair* b, int64_t steps, bool add, float* c);
 };
 
-/// Where the CPU has AMX and the compiler knew it; null elsewhere.
+/// The AMX tiles; null if the CPU has none, or if the compiler did not know them.
 const TileUnit* amx_tiles();
 
-/// The same layouts in a plain loop: to test them with on any CPU, too slow for more.
+/// The same layouts in a plain loop. Slow: only for tests of the loops around it on any CPU.
 const TileUnit& plain_tiles();
 
 }  // namespace remcaps::kernels

@@ -15,7 +15,7 @@ namespace {
 
 uint32_t bf16_bits(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return bits >> 16 | 0x40;  // still a NaN when its low half is gone
+  if (value != value) return bits >> 16 | 0x40;  // stays a NaN without its low half
   return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
@@ -59,8 +59,8 @@ void plain_multiply(const Pair* a, const Pair* b, int64_t steps, bool add, float
 
 #ifdef REMCAPS_AMX
 
-// Palette 1, and all eight tiles of 16 rows of 64 bytes. Static: g++ believes that ldtilecfg reads
-// eight bytes, and might leave the rest of a local one unwritten.
+// Palette 1, and all eight tiles with 16 rows of 64 bytes. Static, because g++ believes that
+// ldtilecfg reads only eight bytes, and might not write the rest of a local variable.
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -73,7 +73,7 @@ __attribute__((target("amx-tile"))) void amx_begin() {
   _tile_loadconfig(&kTileConfig);
 }
 
-// Gives the registers back: a thread that holds tiles is slower to switch and to put to sleep.
+// Releases the registers: a thread that holds tiles is slower to switch and to put to sleep.
 __attribute__((target("amx-tile"))) void amx_end() {
   _tile_release();
 }
@@ -88,7 +88,7 @@ REMCAPS_BF16_VECTORS void amx_round_row(const float* from, int64_t steps, Pair* 
   }
 }
 
-// For all lanes of the intrinsics with a mask: those without set off g++ 12's warnings.
+// All lanes. Intrinsics without a mask trigger false warnings of g++ 12.
 constexpr __mmask16 kAllLanes = 0xFFFF;
 
 // A bfloat16 in the low half of each word.
@@ -108,7 +108,8 @@ REMCAPS_BF16_VECTORS void amx_round_pairs(const float* first, const float* secon
   _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_maskz_slli_epi32(kAllLanes, high, 16)));
 }
 
-// Four tiles of sums stay in registers; a step loads two of a and two of b for four products.
+// Four tiles of sums stay in registers. A step loads two tiles of a and two of b for four
+// products.
 __attribute__((target("amx-tile,amx-bf16"))) void amx_multiply(const Pair* a, const Pair* b,
                                                                int64_t steps, bool add, float* c) {
   constexpr int64_t kHalf = kStepPairs / 2, kRow = kTileSide * sizeof(Pair);

@@ -1,4 +1,4 @@
-// What the bias of a convolution's channels needs, on raw pointers.
+// The bias of a convolution's channels and its gradient, on raw pointers.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 #ifdef REMCAPS_CUDA
 namespace remcaps::kernels::cuda {
 
-// Matrices [rows, columns] are dense and aligned to 16 bytes: a channels-last map, its channels as
-// columns.
+// Matrices [rows, columns] are dense and aligned to 16 bytes: channels-last maps with the channels
+// as columns.
 
-/// Whether there are kernels for so many columns.
+/// Whether there are kernels for this number of columns.
 bool has_bias_kernels(int64_t columns);
-/// Floats of `partial`.
+/// How many floats `partial` must hold.
 int64_t column_sums_floats(int64_t rows, int64_t columns);
 
 /// Adds bias[column] to every row.

@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kMostBlocks = 528;  // four for each multiprocessor of an H200
 constexpr int kSumColumns = 32, kSumRows = 32;
 
-// Calls body(eight columns' offset in the matrix) for the rows of a thread, which stays with its
+// Calls body(offset of eight columns in the matrix) for each row of a thread. A thread keeps its
 // columns.
 template <typename Body>
 __device__ void walk_down(int64_t rows, int columns, const Body& body) {
@@ -23,7 +23,7 @@ __device__ void walk_down(int64_t rows, int columns, const Body& body) {
     body(row * columns + column);
 }
 
-// The block's sums, out of its threads', to a row of `partial`.
+// Adds up the sums of the block's threads and writes them to a row of `partial`.
 __device__ void put_partial_sums(int columns, const Eight& sum, float* __restrict__ partial) {
   __shared__ Eight sums[kThreads];
   sums[threadIdx.x] = sum;
@@ -78,7 +78,7 @@ __global__ void relu_gradient_kernel(int64_t rows, int columns, const T* __restr
   put_partial_sums(columns, sum, partial);
 }
 
-// One block for kSumColumns columns of [count, columns].
+// One block sums kSumColumns columns of [count, columns].
 __global__ void total_sums_kernel(int count, int columns, const float* __restrict__ partial,
                                   float* __restrict__ sums) {
   __shared__ float parts[kSumRows][kSumColumns + 1];
@@ -109,7 +109,7 @@ void total_sums(int blocks, int64_t columns, const float* partial, float* sums,
   check_launch("total_sums");
 }
 
-// Calls body with a null pointer to what the matrix is made of.
+// Calls body with a null pointer to the element type of the matrix.
 template <typename Body>
 void with_type(MapType type, const Body& body) {
   if (type == MapType::kFloat32)

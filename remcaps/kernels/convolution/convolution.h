@@ -1,37 +1,42 @@
-// Convolutions over maps whose channels lie together ([B, H, W, C]), on the CPU.
+// Convolutions without padding over maps whose channels lie together ([B, H, W, C]), on the CPU.
 //
-// A row of a kernel covers kernel_width * C neighbouring floats of such a map, so the convolution
-// is a matrix product on the map as it lies: nothing is copied but the weights, into panels of
-// tile_width() columns. One panel (590 KiB in DR-CapsNet) stays in the second-level cache while the
-// images pass over it. Results do not depend on the number of threads.
+// One row of a kernel covers kernel_width * C neighbouring floats of such a map. The convolution is
+// therefore a matrix product on the map as it lies in memory; only the weights are copied, into
+// panels of tile_width() columns. One panel (590 KiB in DR-CapsNet) stays in the second-level cache
+// while the images pass over it.
+//
+// A first layer, of one or three channels, has rows that are too short for this. Its windows are
+// copied side by side (unfold_windows) and multiplied by 1x1 filters.
+//
+// Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
 
+#include "remcaps/kernels/convolution/shape.h"
 #include "remcaps/kernels/simd/buffer.h"
 
-namespace remcaps::kernels {
+namespace remcaps::kernels::cpu {
 
-/// No padding, no dilation, no groups.
-struct ConvolutionShape {
-  int64_t batch = 0, height = 0, width = 0, channels = 0;  ///< of the map
-  int64_t filters = 0, kernel_height = 0, kernel_width = 0;
-  int64_t stride_y = 1, stride_x = 1;
+/// Whether a row of the kernel covers too few floats for a product of its own. The convolution is
+/// then made on unfolded windows.
+bool has_short_rows(const ConvolutionShape& shape);
 
-  int64_t out_height() const { return (height - kernel_height) / stride_y + 1; }
-  int64_t out_width() const { return (width - kernel_width) / stride_x + 1; }
-  int64_t taps() const { return kernel_height * kernel_width; }
-  int64_t places() const { return batch * out_height() * out_width(); }
-};
+/// The same convolution on unfolded windows: 1x1 filters of C * kh * kw channels, and one row of
+/// oh * ow pixels per image.
+ConvolutionShape unfolded(const ConvolutionShape& shape);
 
-namespace cpu {
+/// Every window of a map as one row: windows [B, oh * ow, C * kh * kw], in the order of the
+/// weights.
+void unfold_windows(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
+                    float* windows);
 
 /// Weights as panels [kh, N / width, kw, M, width] of tile_width() columns.
 class Panels {
  public:
-  /// weight [F, C, kh, kw], of which a copy is kept. The columns n are the filters and m the
-  /// channels (for the convolution itself), or the other way round (for the map's gradient); there
-  /// must be whole tiles of them. The shape's map does not matter but for its channels.
+  /// Copies weight [F, C, kh, kw]. The columns N are the filters and M the channels (for the
+  /// convolution), or the other way round (for the gradient of the map). N must be a multiple of
+  /// tile_width(). The size of the map does not matter.
   Panels(const ConvolutionShape& shape, const float* weight, bool columns_are_filters);
 
   int64_t blocks() const { return blocks_; }
@@ -48,18 +53,21 @@ class Panels {
   Buffer panels_;
 };
 
-/// By panels of filters, bias [F] or null -> out [B, oh, ow, F], aligned to 64 bytes.
+/// The panels that convolution() reads: of the filters, unfolded where their rows are short.
+Panels filter_panels(const ConvolutionShape& shape, const float* weight);
+
+/// map [B, H, W, C], bias [F] or null -> out [B, oh, ow, F], aligned to 64 bytes. Where rows are
+/// short, pass unfolded(shape) and the unfolded windows.
 void convolution(const ConvolutionShape& shape, const float* map, const Panels& panels,
                  const float* bias, float* out);
 
-/// dL/dmap [B, H, W, C] out of dL/dout. C must be a multiple of tile_width() too, `grad_map`
-/// aligned.
+/// dL/dmap [B, H, W, C] from dL/dout. C must be a multiple of tile_width() too, and `grad_map`
+/// aligned to 64 bytes.
 void convolution_map_gradient(const ConvolutionShape& shape, const float* weight,
                               const float* grad_out, float* grad_map);
 
-/// dL/dweight [F, C, kh, kw]; `grad_out` aligned.
+/// dL/dweight [F, C, kh, kw]; `grad_out` is aligned to 64 bytes.
 void convolution_weight_gradient(const ConvolutionShape& shape, const float* map,
                                  const float* grad_out, float* grad_weight);
 
-}  // namespace cpu
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::cpu

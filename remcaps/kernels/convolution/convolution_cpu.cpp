@@ -1,6 +1,7 @@
 #include "remcaps/kernels/convolution/convolution.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "remcaps/base/parallel.h"
@@ -9,11 +10,13 @@
 namespace remcaps::kernels::cpu {
 namespace {
 
-constexpr int64_t kImages = 4;   // that a task takes over a panel
-constexpr int64_t kDepth = 256;  // pixels that a weight gradient's tile adds up at a time
+constexpr int64_t kImages = 4;           // images that a task takes over a panel
+constexpr int64_t kDepth = 256;          // pixels that a tile of a weight gradient sums at a time
+constexpr int64_t kShortRow = 64;        // floats: shorter rows of a kernel are unfolded
+constexpr int64_t kUnfoldGrain = 32768;  // floats that a thread copies at least
 
-// Calls body(first image, last image + 1, block), some images of a block after the others: its
-// panels stay in the cache. Whichever thread is free takes the next ones.
+// Calls body(first image, last image + 1, block) with all images of a block before the next block,
+// so that the block's panels stay in the cache. The next free thread takes the next task.
 template <typename Body>
 void for_images_of_blocks(int64_t batch, int64_t blocks, const Body& body) {
   const int64_t groups = pieces_of(batch, kImages);
@@ -26,7 +29,7 @@ void for_images_of_blocks(int64_t batch, int64_t blocks, const Body& body) {
   });
 }
 
-// The pixels of the map that a tap of the kernel meets, [B * oh * ow, C].
+// The pixels of the map that one tap of the kernel meets, [B * oh * ow, C].
 void gather_pixels(const ConvolutionShape& shape, const float* map, int64_t tap, float* pixels) {
   const int64_t ky = tap / shape.kernel_width, kx = tap % shape.kernel_width;
   for (int64_t image = 0; image < shape.batch; ++image)
@@ -39,7 +42,51 @@ void gather_pixels(const ConvolutionShape& shape, const float* map, int64_t tap,
     }
 }
 
+// The windows of one row of places. A pixel step of 1 is a constant to the compiler.
+template <typename Step>
+void unfold_row(const ConvolutionShape& shape, const MapStrides& strides, Step pixel,
+                const float* map, float* to) {
+  for (int64_t x = 0; x < shape.out_width(); ++x, map += shape.stride_x * pixel)
+    for (int64_t channel = 0; channel < shape.channels; ++channel)
+      for (int64_t ky = 0; ky < shape.kernel_height; ++ky) {
+        const float* from = map + channel * strides.channel + ky * strides.row;
+        for (int64_t kx = 0; kx < shape.kernel_width; ++kx) *to++ = from[kx * pixel];
+      }
+}
+
 }  // namespace
+
+bool has_short_rows(const ConvolutionShape& shape) {
+  return shape.channels * shape.kernel_width < kShortRow;
+}
+
+ConvolutionShape unfolded(const ConvolutionShape& shape) {
+  return {.batch = shape.batch,
+          .height = 1,
+          .width = shape.out_height() * shape.out_width(),
+          .channels = shape.channels * shape.taps(),
+          .filters = shape.filters,
+          .kernel_height = 1,
+          .kernel_width = 1};
+}
+
+void unfold_windows(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
+                    float* windows) {
+  const int64_t rows = shape.out_height();
+  const int64_t row_floats = shape.out_width() * shape.channels * shape.taps();
+  const int64_t grain = std::max<int64_t>(1, kUnfoldGrain / row_floats);
+  parallel_for(0, shape.batch * rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* from =
+          map + row / rows * strides.image + row % rows * shape.stride_y * strides.row;
+      if (strides.pixel == 1)
+        unfold_row(shape, strides, std::integral_constant<int64_t, 1>(), from,
+                   windows + row * row_floats);
+      else
+        unfold_row(shape, strides, strides.pixel, from, windows + row * row_floats);
+    }
+  });
+}
 
 Panels::Panels(const ConvolutionShape& shape, const float* weight, bool columns_are_filters)
     : width_(tile_width()),
@@ -64,6 +111,10 @@ Panels::Panels(const ConvolutionShape& shape, const float* weight, bool columns_
             panels_.get() + offset(tap / kernel_width_, block, tap % kernel_width_) + m * width_);
     }
   });
+}
+
+Panels filter_panels(const ConvolutionShape& shape, const float* weight) {
+  return {has_short_rows(shape) ? unfolded(shape) : shape, weight, /*columns_are_filters=*/true};
 }
 
 void convolution(const ConvolutionShape& shape, const float* map, const Panels& panels,
@@ -134,7 +185,8 @@ void convolution_weight_gradient(const ConvolutionShape& shape, const float* map
                                  const float* grad_out, float* grad_weight) {
   const int64_t width = tile_width(), taps = shape.taps(), blocks = shape.filters / width;
   const int64_t pixels = shape.places();
-  // A task is a tap; where there is but one, and its pixels are the map itself, a block of it.
+  // A task is one tap. If there is only one tap, and its pixels are the map itself, a task is one
+  // block of filters.
   const bool is_product = taps == 1 && shape.stride_y == 1 && shape.stride_x == 1;
   const int64_t tasks_of_tap = is_product ? blocks : 1;
   const Buffer turned(taps * shape.channels * shape.filters);  // [taps, C, F]

@@ -9,9 +9,9 @@ namespace remcaps::kernels::cuda {
 namespace {
 
 constexpr int kTile = 32, kTileRows = 8;
-constexpr int64_t kMostBlocks = 65535;  // of the grid's second and third dimension
+constexpr int64_t kMostBlocks = 65535;  // in the second and third dimension of a grid
 
-// A tile goes through shared memory, so that reading and writing both run along rows.
+// A tile goes through shared memory, so that both reads and writes run along rows.
 template <typename In, typename Out>
 __global__ void transpose_kernel(Matrices shape, const In* __restrict__ in, Out* __restrict__ out) {
   __shared__ float tile[kTile][kTile + 1];  // one more: no two rows begin in the same bank
@@ -36,15 +36,15 @@ __global__ void transpose_kernel(Matrices shape, const In* __restrict__ in, Out*
   }
 }
 
-// A filter's weights have few places: a block takes kSlab channels of all of them at once, so that
-// the float32 side, which lies in one piece, is read or written in one piece.
+// A filter has few places. A block takes kSlab channels with all their places: they are one piece
+// of the float32 side, which is read or written in one piece.
 constexpr int kSlab = 64, kSlabThreads = 256, kMostPlaces = 128;
 
 bool fits_a_slab(int64_t channels, int64_t places) {
   return channels % kSlab == 0 && places <= kMostPlaces;
 }
 
-// Where the channels of a filter's place begin on the other side.
+// Where the channels of a place of a filter begin on the turned side.
 struct PlaceOrder {
   int row_length, phases;
   int64_t filter_stride, row_stride, phase_stride, place_stride;
@@ -86,8 +86,8 @@ __device__ inline void put_pair(float2& to, float one, float other) {
   to = {one, other};
 }
 
-// `plain` is [count, channels, places] float32, `turned` has the channels of a place side by side,
-// in pairs of either type: one into the other, by which of them is constant.
+// `plain` is [count, channels, places] float32; `turned` has the channels of a place side by side,
+// as pairs of either type. Copies the constant one into the other.
 template <typename Plain, typename Turned>
 __global__ void slab_kernel(int channels, int places, PlaceOrder order, Plain* __restrict__ plain,
                             Turned* __restrict__ turned) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kRowThreads = 256;
 
-// One thread for eight numbers of a row.
+// One thread writes eight numbers of a row.
 template <typename T>
 __global__ void windows_kernel(WindowDims dims, int eights, int64_t count,
                                const float* __restrict__ images, T* __restrict__ rows) {
@@ -36,11 +36,11 @@ __global__ void windows_kernel(WindowDims dims, int eights, int64_t count,
 
 }  // namespace
 
-void windows_to_rows(const WindowShape& shape, int64_t length, const float* images, MapType type,
-                     void* rows, cudaStream_t stream) {
+void windows_to_rows(const ConvolutionShape& shape, int64_t length, const float* images,
+                     MapType type, void* rows, cudaStream_t stream) {
   const WindowDims dims(shape);
   const int eights = static_cast<int>(length / 8);
-  const int64_t count = shape.windows() * eights;
+  const int64_t count = shape.places() * eights;
   if (count == 0) return;
   const int blocks = blocks_for(count, kRowThreads);
   if (type == MapType::kFloat32)

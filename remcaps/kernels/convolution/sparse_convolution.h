@@ -1,14 +1,61 @@
-// The SIMD loop of convolutions with few weights: rows of a map, each times one weight, added up in
-// registers.
+// Convolutions of pruned networks on the CPU: work only for the weights that are left.
+//
+// For each column of the window, and for each row of the window below the stride, the pixels that
+// such a weight meets are copied side by side, for all places of the result. One weight is then one
+// multiply-add of a row of floats. The sums of all places stay in registers: three AVX-512 vectors
+// for the 6x6 places of DR-CapsNet's primary layer. Channels are laid out in blocks of
+// SparseWeights::kBlock, which stay in the first-level cache while all filters pass over them.
+//
+// The result of an image depends neither on the other images nor on the number of threads.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-namespace remcaps::kernels {
+#include "remcaps/kernels/convolution/shape.h"
 
-/// For each filter f < filters
-///   sums[f * row + x] += sum_n weights[n] * map[starts[places[n]] + x],  begins[f] <= n < begins[f
-///   + 1]
+namespace remcaps::kernels::cpu {
+
+/// The weights of a convolution that are not zero.
+class SparseWeights {
+ public:
+  /// Copies what is left of weight [F, C, kh, kw]. The size of the map does not matter.
+  SparseWeights(const ConvolutionShape& shape, const float* weight);
+
+  static constexpr int64_t kBlock = 8;  ///< channels in a block
+
+  int64_t filters() const { return filters_; }
+  int64_t channels() const { return channels_; }
+  int64_t kernel_height() const { return kernel_height_; }
+  int64_t kernel_width() const { return kernel_width_; }
+  /// Share of the weights that are left.
+  double density() const;
+
+  /// The weights that are left, ordered by block of channels, then by filter.
+  const std::vector<float>& values() const { return values_; }
+  /// Where each of them is in its window: (channel in its block * kh + row) * kw + column.
+  const std::vector<uint16_t>& places() const { return places_; }
+  /// Where each filter of each block begins, [blocks, filters]; then where the last one ends.
+  const std::vector<int64_t>& begins() const { return begins_; }
+
+ private:
+  int64_t filters_, channels_, kernel_height_, kernel_width_;
+  std::vector<float> values_;
+  std::vector<uint16_t> places_;
+  std::vector<int64_t> begins_;
+};
+
+/// map in any layout, bias [F] or null -> out [B, F, oh, ow]; `relu`: its positive part.
+void sparse_convolution(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
+                        const SparseWeights& weights, const float* bias, bool relu, float* out);
+
+}  // namespace remcaps::kernels::cpu
+
+// The inner loop: rows of a map, each times one weight, summed in registers.
+namespace remcaps::kernels::simd {
+
+/// For each filter f < filters, with n from begins[f] to begins[f + 1] - 1:
+///   sums[f * row + x] += sum_n weights[n] * map[starts[places[n]] + x]
 struct SparseRows {
   int64_t filters = 0;
   const float* weights = nullptr;
@@ -16,8 +63,8 @@ struct SparseRows {
   const int64_t* begins = nullptr;
   const int32_t* starts = nullptr;
   const float* map = nullptr;
-  /// x runs from 0 to length - 1, rounded up to a multiple of kSparseMargin: the map has to go on,
-  /// and a row of sums to have room, for as much.
+  /// x runs from 0 to length - 1, rounded up to a multiple of kSparseMargin. The map and each row
+  /// of sums must be that long.
   int64_t length = 0;
   float* sums = nullptr;
   int64_t row = 0;
@@ -28,8 +75,8 @@ constexpr int64_t kSparseMargin = 16;
 
 void add_sparse_rows(const SparseRows& rows);
 
-/// What the sums have become, without the room between rows: out [filters, length]. `relu`: their
+/// Copies the sums to out [filters, length], without the gaps between rows. `relu`: only their
 /// positive part.
 void copy_sums(const SparseRows& rows, bool relu, float* out);
 
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::simd

@@ -11,13 +11,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
 
+using simd::kSparseMargin;
+using simd::SparseRows;
+
 static_assert(kSparseMargin % kRegisterLanes == 0);
 
-// Sums that fit AVX2's 16 registers beside a weight and a row.
+// Sums that fit into AVX2's 16 registers together with a weight and a row.
 constexpr int kMostSums = 12;
 
-// A multiply-add takes some four steps until its sum can be used again: where few sums keep the
-// units busy, every other weight has sums of its own.
+// The sum of a multiply-add can be used again only about four cycles later. With few sums the units
+// would wait for them, so every other weight gets sums of its own.
 constexpr int chains_of(int sums) {
   return sums <= 4 ? 2 : 1;
 }
@@ -52,14 +55,14 @@ void add_registers(const SparseRows& s, int64_t from) {
   }
 }
 
-// add_registers() for a number of registers from 1 to kMostSums.
+// add_registers() with 1 to kMostSums registers.
 template <int... kBelow>
 void add_so_many(const SparseRows& s, int64_t from, int64_t registers,
                  std::integer_sequence<int, kBelow...>) {
   ((registers == kBelow + 1 ? add_registers<kBelow + 1>(s, from) : void()), ...);
 }
 
-// In pieces of about the same size.
+// Cuts the row into pieces of about the same size.
 void add_pieces(const SparseRows& s) {
   const int64_t registers = (s.length + kRegisterLanes - 1) / kRegisterLanes;
   const int64_t pieces = (registers + kMostSums - 1) / kMostSums;
@@ -92,7 +95,7 @@ void copy_any(const SparseRows& s, bool relu, float* out) {
 HWY_AFTER_NAMESPACE();
 
 #if !defined(REMCAPS_HIGHWAY) || HWY_ONCE
-namespace remcaps::kernels {
+namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
 HWY_EXPORT(add_pieces);
@@ -107,5 +110,5 @@ void copy_sums(const SparseRows& rows, bool relu, float* out) {
   REMCAPS_DISPATCH(copy_any)(rows, relu, out);
 }
 
-}  // namespace remcaps::kernels
+}  // namespace remcaps::kernels::simd
 #endif

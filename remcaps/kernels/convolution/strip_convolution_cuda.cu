@@ -7,17 +7,17 @@ namespace remcaps::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-using Piece = uint4;  // 16 bytes, of whatever type
+using Piece = uint4;  // 16 bytes of either type
 
 int64_t bytes_of(MapType type) {
   return type == MapType::kFloat32 ? sizeof(float) : sizeof(__nv_bfloat16);
 }
 
-// `units` are what a thread takes of a pixel's channels at once.
+// A thread takes the channels of a pixel in `units` pieces.
 struct StripDims : WindowDims {
   int phase, count, units;
 
-  StripDims(const WindowShape& shape, int64_t phase, int64_t count, int64_t units)
+  StripDims(const ConvolutionShape& shape, int64_t phase, int64_t count, int64_t units)
       : WindowDims(shape),
         phase(static_cast<int>(phase)),
         count(static_cast<int>(count)),
@@ -25,7 +25,7 @@ struct StripDims : WindowDims {
   __device__ int row_of(int strip) const { return strip * stride_y + phase - padding_y; }
 };
 
-// A block for a strip of an image: its row is read from memory once.
+// One block per strip of an image, whose row is read from memory once.
 __global__ void cut_kernel(StripDims dims, const Piece* __restrict__ map,
                            Piece* __restrict__ strips) {
   const int strip = blockIdx.x / dims.batch, image = blockIdx.x % dims.batch;
@@ -40,7 +40,7 @@ __global__ void cut_kernel(StripDims dims, const Piece* __restrict__ map,
   }
 }
 
-// A block for a row of an image; a thread adds up eight channels of a pixel.
+// One block per row of an image; a thread sums eight channels of a pixel.
 template <typename T>
 __global__ void fold_kernel(StripDims dims, const T* __restrict__ strips, T* __restrict__ map) {
   const int strip = blockIdx.x / dims.batch, image = blockIdx.x % dims.batch;
@@ -67,7 +67,7 @@ __global__ void fold_kernel(StripDims dims, const T* __restrict__ strips, T* __r
   }
 }
 
-// One thread for eight channels of a place.
+// One thread per eight channels of a place.
 template <typename T>
 __global__ void sum_kernel(int batch, int rows, int columns, int eights, int count,
                            const float* __restrict__ parts, const float* __restrict__ bias,
@@ -91,7 +91,7 @@ __global__ void sum_kernel(int batch, int rows, int columns, int eights, int cou
   store8(map + thread * 8, sum);
 }
 
-// One thread for 16 bytes.
+// One thread per 16 bytes.
 __global__ void spread_kernel(int rows, int columns, int pieces, int margin, int64_t total,
                               const Piece* __restrict__ map, Piece* __restrict__ spread) {
   const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
@@ -108,7 +108,7 @@ __global__ void spread_kernel(int rows, int columns, int pieces, int margin, int
 
 }  // namespace
 
-void cut_strips(const WindowShape& shape, int64_t phase, int64_t count, MapType type,
+void cut_strips(const ConvolutionShape& shape, int64_t phase, int64_t count, MapType type,
                 const void* map, void* strips, cudaStream_t stream) {
   if (count * shape.batch == 0) return;
   const int64_t pieces = shape.channels * bytes_of(type) / static_cast<int64_t>(sizeof(Piece));
@@ -118,7 +118,7 @@ void cut_strips(const WindowShape& shape, int64_t phase, int64_t count, MapType 
   check_launch("cut_strips");
 }
 
-void fold_strips(const WindowShape& shape, int64_t phase, int64_t count, MapType type,
+void fold_strips(const ConvolutionShape& shape, int64_t phase, int64_t count, MapType type,
                  const void* strips, void* map, cudaStream_t stream) {
   const int64_t rows = blocks_for(shape.height + shape.padding_y - phase, shape.stride_y);
   if (rows * shape.batch == 0) return;

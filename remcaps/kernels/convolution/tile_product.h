@@ -5,14 +5,14 @@
 
 namespace remcaps::kernels {
 
-/// Rows of a tile that fit the registers beside the operands.
+/// Rows of a tile that fit into the registers together with the operands.
 constexpr int64_t kTileRows = 6;
 
-/// Floats in a row of a tile: two vectors (in the sense of lanes-inl.h) of this CPU.
+/// Floats in a row of a tile: two vectors of this CPU (simd/lanes.h).
 int64_t tile_width();
 
 /// c[r][x] = (add ? c[r][x] : 0) + sum_k a[r * a_row + k * a_step] * b[k * b_row + x]
-/// for r < rows and x < tile_width(). b and c are aligned to 64 bytes, rows included.
+/// for r < rows and x < tile_width(). Every row of b and c is aligned to 64 bytes.
 struct Tile {
   const float* a = nullptr;
   int64_t a_row = 0, a_step = 1;

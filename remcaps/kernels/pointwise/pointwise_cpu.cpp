@@ -9,18 +9,18 @@ namespace {
 
 constexpr int64_t kCapsulesPerTask = 2048;
 
-// Where the elements of a capsule lie in the map.
+// The first element of a capsule in the map.
 const float* capsule_in(const CapsuleMap& shape, const float* map, int64_t capsule) {
   const int64_t place = capsule % shape.places, type = capsule / shape.places % shape.types;
   const int64_t image = capsule / shape.places / shape.types;
   return map + image * shape.batch_stride + type * shape.type_stride + place * shape.place_stride;
 }
 
-// Places whose lengths are worked out together, so that the loops over them are SIMD loops.
+// Places whose lengths are computed together, in loops that the compiler can vectorize.
 constexpr int64_t kPlaces = 256;
 
-// Calls row(offset, count, step) for all capsules, some places of one type at a time: their first
-// elements lie at offset + p * step. A step of 1 is a constant to the compiler.
+// Calls row(offset, count, step) for all capsules, up to kPlaces places of one type at a time. The
+// first element of place p lies at offset + p * step. A step of 1 is a constant to the compiler.
 template <typename Row>
 void for_each_row(const CapsuleMap& shape, const Row& row) {
   const int64_t pieces = (shape.places + kPlaces - 1) / kPlaces;

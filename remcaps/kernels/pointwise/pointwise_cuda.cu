@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __device__ inline int64_t capsule_offset(const CapsuleMap& shape, int64_t capsule) {
-  // 32-bit divisions where they do: 64-bit ones would take longer than the squash.
+  // 32-bit divisions if they suffice: 64-bit ones would take longer than the squash.
   const auto places = static_cast<uint32_t>(shape.places), types = uint32_t(shape.types);
   const auto index = static_cast<uint32_t>(capsule);
   const int64_t place = index % places, type = index / places % types;
@@ -30,7 +30,7 @@ __device__ float squared_length(const CapsuleMap& shape, const T* s) {
   return n2;
 }
 
-// One thread per capsule; the second reading of its few numbers comes out of the cache.
+// One thread per capsule. The second read of its few numbers comes from the cache.
 template <typename T>
 __global__ void squash_kernel(CapsuleMap shape, const T* __restrict__ map, float epsilon,
                               float* __restrict__ capsules) {
@@ -69,7 +69,7 @@ __device__ inline float dot(const Eight& a, const Eight& b) {
   return sum;
 }
 
-// The same for capsules of 8 in a channels-last map: one or two loads each, and as many stores.
+// The same for capsules of 8 in a channels-last map, with one or two loads and stores each.
 template <typename T>
 __global__ void squash8_kernel(CapsuleMap shape, const T* __restrict__ map, float epsilon,
                                float* __restrict__ capsules) {
@@ -99,8 +99,8 @@ __global__ void squash8_gradient_kernel(CapsuleMap shape, const T* __restrict__ 
   store8(grad_map + offset, grad);
 }
 
-// Capsules of kDim numbers that follow each other without gaps, kDim a divisor of 8: eight numbers
-// to a thread, whatever the shape of the map they make up.
+// Capsules of kDim numbers (a divisor of 8) that follow each other without gaps: eight numbers per
+// thread, for a map of any shape.
 template <typename T, int kDim>
 __global__ void squash_flat_kernel(int64_t eights, const T* __restrict__ map, float epsilon,
                                    T* __restrict__ squashed) {
@@ -211,7 +211,8 @@ void launch_squash_gradient(const CapsuleMap& shape, const T* map, const float* 
                                                             grad_map);
 }
 
-// Calls `flat` with the capsules' size as a compile-time constant where the map is cut into eights.
+// Calls `flat` with the size of a capsule as a compile-time constant if the map can be cut into
+// groups of eight numbers.
 template <typename Flat, typename Any>
 void with_flat_size(const CapsuleMap& shape, bool aligned, const Flat& flat, const Any& any) {
   const bool in_eights = aligned && shape.is_flat() && shape.capsules() * shape.dim % 8 == 0;
@@ -254,7 +255,7 @@ void launch_squash_channels_gradient(const CapsuleMap& shape, const T* map, cons
       });
 }
 
-// One block: its sum has one order, and a batch has a few thousand terms only.
+// One block, so that the sum has a fixed order. A batch has only a few thousand terms.
 constexpr int kLossThreads = 1024;
 __global__ void margin_kernel(int64_t batch, int64_t classes, const float* __restrict__ activations,
                               const int64_t* __restrict__ labels, Margins margins, float* loss,

@@ -1,6 +1,5 @@
-#include "remcaps/ops/pointwise.h"
+#include "remcaps/ops/squash.h"
 
-#include <fmt/ranges.h>
 #include <torch/autograd.h>
 
 #include "remcaps/base/error.h"
@@ -17,7 +16,8 @@ using torch::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Places of a row follow each other as rows do: then h and w are one index.
+// Whether h and w can be one index: the step from row to row is the width times that from pixel to
+// pixel.
 bool has_flat_places(const Tensor& map) {
   return map.stride(2) == map.stride(3) * map.size(3) || map.size(2) == 1;
 }
@@ -33,7 +33,7 @@ CapsuleMap capsule_map(const Tensor& map, int64_t types, int64_t dim) {
           .place_stride = map.stride(3)};
 }
 
-// What a squash's backward pass needs.
+// What the backward pass of a squash needs.
 struct SquashInputs {
   Tensor map;
   CapsuleMap shape;
@@ -55,7 +55,7 @@ SquashInputs recalled(AutogradContext* context) {
           static_cast<float>(numbers["epsilon"].toDouble())};
 }
 
-class PrimarySquash : public torch::autograd::Function<PrimarySquash> {
+class CapsuleSquash : public torch::autograd::Function<CapsuleSquash> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& map, int64_t types, int64_t dim,
                         double epsilon) {
@@ -140,84 +140,75 @@ class ChannelSquash : public torch::autograd::Function<ChannelSquash> {
   }
 };
 
-class MarginLoss : public torch::autograd::Function<MarginLoss> {
- public:
-  static Tensor forward(AutogradContext* context, const Tensor& activations, const Tensor& labels,
-                        const kernels::Margins& margins) {
-    const auto options = activations.options().requires_grad(false);
-    Tensor loss = torch::empty({}, options);
-    const Tensor gradient = torch::empty(activations.sizes(), options);
-    context->save_for_backward({gradient});
-    const int64_t batch = activations.size(0), classes = activations.size(1);
+bool has_fused_squash(const Squash& squash, const Tensor& map) {
+  if (squash.form != Squash::Form::kNorm) return false;
 #ifdef REMCAPS_CUDA
-    if (activations.is_cuda()) {
-      const kernels::cuda::DeviceScope scope(activations);
-      kernels::cuda::margin_loss(batch, classes, activations.data_ptr<float>(),
-                                 labels.data_ptr<int64_t>(), margins, loss.data_ptr<float>(),
-                                 gradient.data_ptr<float>(), scope.stream());
-      return loss;
-    }
+  if (map.is_cuda())
+    return map.scalar_type() == torch::kFloat32 || map.scalar_type() == torch::kBFloat16;
 #endif
-    kernels::cpu::margin_loss(batch, classes, activations.data_ptr<float>(),
-                              labels.data_ptr<int64_t>(), margins, loss.data_ptr<float>(),
-                              gradient.data_ptr<float>());
-    return loss;
-  }
-
-  static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    return {context->get_saved_variables()[0] * grad_outputs[0], Tensor(), Tensor()};
-  }
-};
-
-bool on_kernel_device(const Tensor& tensor) {
-#ifdef REMCAPS_CUDA
-  return tensor.is_cpu() || tensor.is_cuda();
-#else
-  return tensor.is_cpu();
-#endif
+  return map.is_cpu() && map.scalar_type() == torch::kFloat32;
 }
 
-// The map where a CapsuleMap can describe it, else a copy of it.
-Tensor readable_map(const Tensor& map, int64_t types, int64_t dim) {
-  check(has_fused_squash(map) && map.dim() == 4 && map.size(1) == types * dim,
-        "fused squash: map [{}] of {} on {}; expected float32 [B, {} types x {}, h, w]",
-        fmt::join(map.sizes(), ", "), c10::toString(map.scalar_type()), map.device().str(), types,
+void check_map(const Tensor& map, int64_t types, int64_t dim) {
+  check(map.dim() == 4 && map.size(1) == types * dim,
+        "squash: map [{}]; expected [B, {} types x {}, h, w]", fmt::join(map.sizes(), ", "), types,
         dim);
+}
+
+// The map if a CapsuleMap can describe it, otherwise a copy.
+Tensor readable_map(const Tensor& map) {
   return map.is_non_overlapping_and_dense() && has_flat_places(map) ? map : map.contiguous();
+}
+
+Tensor plain_capsules(const Tensor& given, int64_t types, int64_t dim, const Squash& squash) {
+  // Autocast leaves bfloat16 maps on a GPU; capsules are float32.
+  const Tensor map = given.is_cuda() ? given.to(torch::kFloat32) : given;
+  const int64_t batch = map.size(0), places = map.size(2) * map.size(3);
+  return squash(map.reshape({batch, types, dim, places}), {2})
+      .transpose(2, 3)  // [B, types, h·w, D]
+      .reshape({batch, types * places, dim});
+}
+
+Tensor plain_channels(const Tensor& map, int64_t types, int64_t dim, const Squash& squash) {
+  return squash(map.unflatten(1, {types, dim}), {2}).flatten(1, 2);
 }
 
 }  // namespace
 
-bool has_fused_squash(const Tensor& map) {
-  return on_kernel_device(map) && (map.scalar_type() == torch::kFloat32 ||
-                                   (map.is_cuda() && map.scalar_type() == torch::kBFloat16));
+Tensor squash(const Tensor& preactivation, at::IntArrayRef dims, double epsilon) {
+  const Tensor n2 = preactivation.square().sum(dims, /*keepdim=*/true);
+  return preactivation * (n2 / ((1 + n2) * torch::sqrt(n2 + epsilon)));
 }
 
-Tensor fused_primary_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
-  return PrimarySquash::apply(readable_map(map, types, dim), types, dim, epsilon);
+Tensor squash_exponential(const Tensor& preactivation, at::IntArrayRef dims, double epsilon) {
+  const Tensor n = torch::sqrt(preactivation.square().sum(dims, /*keepdim=*/true) + epsilon);
+  return preactivation * (-torch::expm1(-n) / n);
 }
 
-Tensor fused_channel_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
-  return ChannelSquash::apply(readable_map(map, types, dim), types, dim, epsilon);
+Tensor safe_norm(const Tensor& poses, int64_t dim, double epsilon) {
+  if (epsilon == 0.0) return poses.norm(2, dim);
+  return torch::sqrt(poses.square().sum(dim) + epsilon);
 }
 
-bool has_fused_margin_loss(const Tensor& activations, const Tensor& labels) {
-  return on_kernel_device(activations) && activations.scalar_type() == torch::kFloat32 &&
-         labels.scalar_type() == torch::kInt64 && activations.dim() == 2 && labels.dim() == 1 &&
-         labels.size(0) == activations.size(0) && labels.device() == activations.device();
+Tensor Squash::operator()(const Tensor& preactivation, at::IntArrayRef dims) const {
+  return form == Form::kNorm ? squash(preactivation, dims, epsilon)
+                             : squash_exponential(preactivation, dims, epsilon);
 }
 
-Tensor fused_margin_loss(const Tensor& activations, const Tensor& labels, double m_plus,
-                         double m_minus, double lambda) {
-  check(has_fused_margin_loss(activations, labels),
-        "fused margin loss: activations [{}] of {} and labels [{}] of {}; expected float32 [B, "
-        "classes] and int64 [B] on one device",
-        fmt::join(activations.sizes(), ", "), c10::toString(activations.scalar_type()),
-        fmt::join(labels.sizes(), ", "), c10::toString(labels.scalar_type()));
-  return MarginLoss::apply(activations.contiguous(), labels.contiguous(),
-                           kernels::Margins{.plus = static_cast<float>(m_plus),
-                                            .minus = static_cast<float>(m_minus),
-                                            .lambda = static_cast<float>(lambda)});
+Tensor squash_to_capsules(const Tensor& map, int64_t types, int64_t dim, const Squash& squash,
+                          KernelPath kernels) {
+  check_map(map, types, dim);
+  if (kernels == KernelPath::kFused && has_fused_squash(squash, map))
+    return CapsuleSquash::apply(readable_map(map), types, dim, squash.epsilon);
+  return plain_capsules(map, types, dim, squash);
+}
+
+Tensor squash_channels(const Tensor& map, int64_t types, int64_t dim, const Squash& squash,
+                       KernelPath kernels) {
+  check_map(map, types, dim);
+  if (kernels == KernelPath::kFused && has_fused_squash(squash, map))
+    return ChannelSquash::apply(readable_map(map), types, dim, squash.epsilon);
+  return plain_channels(map, types, dim, squash);
 }
 
 }  // namespace remcaps

@@ -1,38 +1,39 @@
-// The squash of maps and the margin loss against the capsule layer's plain tensor code.
-#include "remcaps/ops/pointwise.h"
-
+// The fused squash of maps against the plain tensor code.
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 #include <torch/utils.h>
 
-#include <limits>
-
 #include "remcaps/base/error.h"
-#include "remcaps/capsule/loss.h"
-#include "remcaps/capsule/squash.h"
+#include "remcaps/ops/squash.h"
 #include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
 namespace {
 
-class FusedPointwise : public ::testing::TestWithParam<std::string> {
+class FusedSquash : public ::testing::TestWithParam<std::string> {
  protected:
   torch::Device device() const { return torch::Device(GetParam()); }
 };
 
-// What PrimaryCaps does with its convolution's output.
-Tensor plain_primary_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
-  const int64_t batch = map.size(0), places = map.size(2) * map.size(3);
-  return squash(map.reshape({batch, types, dim, places}), {2}, epsilon)
-      .transpose(2, 3)
-      .reshape({batch, types * places, dim});
+Tensor fused_capsules(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  return squash_to_capsules(map, types, dim, {Squash::Form::kNorm, epsilon}, KernelPath::kFused);
+}
+Tensor plain_capsules(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  return squash_to_capsules(map, types, dim, {Squash::Form::kNorm, epsilon},
+                            KernelPath::kReference);
+}
+Tensor fused_channels(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  return squash_channels(map, types, dim, {Squash::Form::kNorm, epsilon}, KernelPath::kFused);
+}
+Tensor plain_channels(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
+  return squash_channels(map, types, dim, {Squash::Form::kNorm, epsilon}, KernelPath::kReference);
 }
 
 struct MapCase {
   int64_t batch, types, dim, height, width;
 };
 
-TEST_P(FusedPointwise, SquashesPrimaryCapsulesAsThePlainCodeDoes) {
+TEST_P(FusedSquash, SquashesPrimaryCapsulesAsThePlainCodeDoes) {
   for (const MapCase& c : {MapCase{5, 32, 8, 6, 6}, MapCase{1, 1, 1, 1, 1}, MapCase{3, 7, 5, 2, 9},
                            MapCase{2, 16, 16, 1, 1}})
     for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
@@ -40,8 +41,8 @@ TEST_P(FusedPointwise, SquashesPrimaryCapsulesAsThePlainCodeDoes) {
       const Tensor values = torch::randn({c.batch, c.types * c.dim, c.height, c.width});
       const Tensor reference = values.to(torch::kFloat64).requires_grad_();
       const Tensor map = values.to(device()).contiguous(format).requires_grad_();
-      const Tensor expected = plain_primary_squash(reference, c.types, c.dim, 1e-6);
-      const Tensor found = fused_primary_squash(map, c.types, c.dim, 1e-6);
+      const Tensor expected = plain_capsules(reference, c.types, c.dim, 1e-6);
+      const Tensor found = fused_capsules(map, c.types, c.dim, 1e-6);
       EXPECT_TRUE(close_to(found.detach(), expected.detach(), 1e-6));
 
       const Tensor direction = torch::randn_like(expected);
@@ -51,28 +52,23 @@ TEST_P(FusedPointwise, SquashesPrimaryCapsulesAsThePlainCodeDoes) {
     }
 }
 
-TEST_P(FusedPointwise, ADeadPrimaryCapsuleHasNoGradient) {
+TEST_P(FusedSquash, ADeadPrimaryCapsuleHasNoGradient) {
   const Tensor map = torch::zeros({2, 16, 3, 3}, device()).requires_grad_();
-  const Tensor capsules = fused_primary_squash(map, 2, 8, 1e-6);
+  const Tensor capsules = fused_capsules(map, 2, 8, 1e-6);
   capsules.sum().backward();
   EXPECT_EQ(capsules.abs().max().item<float>(), 0);
   EXPECT_EQ(map.grad().abs().max().item<float>(), 0);
 }
 
-TEST_P(FusedPointwise, ReadsASliceOfALargerMap) {
+TEST_P(FusedSquash, ReadsASliceOfALargerMap) {
   torch::manual_seed(1);
   const Tensor whole = torch::randn({2, 24, 5, 5}, device());
   const Tensor map = whole.slice(1, 8, 24).slice(3, 1, 4);
-  EXPECT_TRUE(close_to(fused_primary_squash(map, 2, 8, 1e-6),
-                       plain_primary_squash(map.to(torch::kFloat64), 2, 8, 1e-6), 1e-6));
+  EXPECT_TRUE(close_to(fused_capsules(map, 2, 8, 1e-6),
+                       plain_capsules(map.to(torch::kFloat64), 2, 8, 1e-6), 1e-6));
 }
 
-// What Conv2dCaps does with its convolution's output.
-Tensor plain_channel_squash(const Tensor& map, int64_t types, int64_t dim, double epsilon) {
-  return squash(map.unflatten(1, {types, dim}), {2}, epsilon).flatten(1, 2);
-}
-
-TEST_P(FusedPointwise, SquashesAMapWhereItLiesAsThePlainCodeDoes) {
+TEST_P(FusedSquash, SquashesAMapWhereItLiesAsThePlainCodeDoes) {
   for (const MapCase& c :
        {MapCase{5, 32, 8, 6, 6}, MapCase{3, 16, 4, 5, 7}, MapCase{2, 24, 1, 9, 3},
         MapCase{1, 1, 1, 1, 1}, MapCase{3, 7, 5, 2, 9}, MapCase{2, 3, 16, 20, 20}})
@@ -81,8 +77,8 @@ TEST_P(FusedPointwise, SquashesAMapWhereItLiesAsThePlainCodeDoes) {
       const Tensor values = torch::randn({c.batch, c.types * c.dim, c.height, c.width});
       const Tensor reference = values.to(torch::kFloat64).requires_grad_();
       const Tensor map = values.to(device()).contiguous(format).requires_grad_();
-      const Tensor expected = plain_channel_squash(reference, c.types, c.dim, 1e-8);
-      const Tensor found = fused_channel_squash(map, c.types, c.dim, 1e-8);
+      const Tensor expected = plain_channels(reference, c.types, c.dim, 1e-8);
+      const Tensor found = fused_channels(map, c.types, c.dim, 1e-8);
       EXPECT_EQ(found.strides(), map.strides());
       EXPECT_TRUE(close_to(found.detach(), expected.detach(), 2e-6));
 
@@ -94,49 +90,23 @@ TEST_P(FusedPointwise, SquashesAMapWhereItLiesAsThePlainCodeDoes) {
     }
 }
 
-TEST_P(FusedPointwise, ADeadCapsuleOfAMapHasNoGradient) {
+TEST_P(FusedSquash, ADeadCapsuleOfAMapHasNoGradient) {
   for (const int64_t dim : {1, 8}) {
     const Tensor map = torch::zeros({2, 16, 4, 4}, device())
                            .contiguous(torch::MemoryFormat::ChannelsLast)
                            .requires_grad_();
-    const Tensor squashed = fused_channel_squash(map, 16 / dim, dim, 1e-8);
+    const Tensor squashed = fused_channels(map, 16 / dim, dim, 1e-8);
     squashed.sum().backward();
     EXPECT_EQ(squashed.abs().max().item<float>(), 0);
     EXPECT_EQ(map.grad().abs().max().item<float>(), 0);
   }
 }
 
-TEST_P(FusedPointwise, MarginLossAndItsGradientAgreeWithThePlainCode) {
-  const MarginOptions margins{.m_plus = 0.95, .m_minus = 0.05, .lambda = 0.8};
-  for (const auto& [batch, classes] :
-       {std::pair<int64_t, int64_t>{128, 10}, {1, 1}, {37, 200}, {700, 5}}) {
-    torch::manual_seed(batch);
-    const Tensor values = torch::rand({batch, classes});
-    const Tensor labels = torch::randint(classes, {batch}, torch::kInt64);
-    const Tensor reference = values.to(torch::kFloat64).requires_grad_();
-    const Tensor activations = values.to(device()).requires_grad_();
-    const Tensor expected = margin_loss(reference, labels, margins) * 3;
-    const Tensor found = fused_margin_loss(activations, labels.to(device()), margins.m_plus,
-                                           margins.m_minus, margins.lambda) *
-                         3;
-    EXPECT_TRUE(close_to(found.detach(), expected.detach(), 1e-6));
-    expected.backward();
-    found.backward();
-    EXPECT_TRUE(close_to(activations.grad(), reference.grad(), 1e-6));
-  }
-}
-
-TEST_P(FusedPointwise, MarginLossOfNanIsNan) {
-  const Tensor activations = torch::full({2, 3}, std::numeric_limits<float>::quiet_NaN(), device());
-  const Tensor labels = torch::zeros({2}, torch::TensorOptions(torch::kInt64).device(device()));
-  EXPECT_TRUE(torch::isnan(fused_margin_loss(activations, labels, 0.9, 0.1, 0.5)).item<bool>());
-}
-
-INSTANTIATE_TEST_SUITE_P(Devices, FusedPointwise, ::testing::ValuesIn(kernel_devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, FusedSquash, ::testing::ValuesIn(kernel_devices()),
                          [](const auto& info) { return info.param; });
 
 #ifdef REMCAPS_CUDA
-TEST(FusedPointwiseCuda, TakesBfloat16MapsAndGivesTheirGradientInBfloat16) {
+TEST(FusedSquashCuda, TakesBfloat16MapsAndGivesTheirGradientInBfloat16) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   torch::manual_seed(2);
   const Tensor map = torch::randn({4, 64, 6, 6})
@@ -144,8 +114,8 @@ TEST(FusedPointwiseCuda, TakesBfloat16MapsAndGivesTheirGradientInBfloat16) {
                          .contiguous(torch::MemoryFormat::ChannelsLast)
                          .requires_grad_();
   const Tensor reference = map.detach().to(torch::kCPU, torch::kFloat64).requires_grad_();
-  const Tensor found = fused_primary_squash(map, 8, 8, 1e-6);
-  const Tensor expected = plain_primary_squash(reference, 8, 8, 1e-6);
+  const Tensor found = fused_capsules(map, 8, 8, 1e-6);
+  const Tensor expected = plain_capsules(reference, 8, 8, 1e-6);
   EXPECT_EQ(found.scalar_type(), torch::kFloat32);
   EXPECT_TRUE(close_to(found.detach(), expected.detach(), 1e-6));
   found.square().sum().backward();
@@ -154,7 +124,7 @@ TEST(FusedPointwiseCuda, TakesBfloat16MapsAndGivesTheirGradientInBfloat16) {
   EXPECT_TRUE(close_to(map.grad(), reference.grad(), 5e-3));
 }
 
-TEST(FusedPointwiseCuda, SquashesBfloat16MapsInFloat32) {
+TEST(FusedSquashCuda, SquashesBfloat16MapsInFloat32) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU";
   for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast})
     for (const int64_t dim : {1, 4, 8, 16}) {
@@ -165,8 +135,8 @@ TEST(FusedPointwiseCuda, SquashesBfloat16MapsInFloat32) {
                              .contiguous(format)
                              .requires_grad_();
       const Tensor reference = map.detach().to(torch::kCPU, torch::kFloat64).requires_grad_();
-      const Tensor found = fused_channel_squash(map, 32 / dim, dim, 1e-8);
-      const Tensor expected = plain_channel_squash(reference, 32 / dim, dim, 1e-8);
+      const Tensor found = fused_channels(map, 32 / dim, dim, 1e-8);
+      const Tensor expected = plain_channels(reference, 32 / dim, dim, 1e-8);
       EXPECT_EQ(found.scalar_type(), torch::kBFloat16);
       EXPECT_EQ(found.strides(), map.strides());
       EXPECT_TRUE(close_to(found.detach(), expected.detach(), 4e-3));  // one rounding
@@ -179,12 +149,9 @@ TEST(FusedPointwiseCuda, SquashesBfloat16MapsInFloat32) {
 }
 #endif
 
-TEST(FusedPointwiseCpu, NamesTheShapesItCannotTake) {
-  EXPECT_THROW(fused_primary_squash(torch::zeros({1, 10, 3, 3}), 2, 8, 1e-6), Error);
-  EXPECT_THROW(fused_channel_squash(torch::zeros({1, 10, 3, 3}), 2, 8, 1e-6), Error);
-  EXPECT_THROW(
-      fused_margin_loss(torch::zeros({2, 3}), torch::zeros({3}, torch::kInt64), 0.9, 0.1, 0.5),
-      Error);
+TEST(FusedSquashCpu, NamesTheShapesItCannotTake) {
+  EXPECT_THROW(fused_capsules(torch::zeros({1, 10, 3, 3}), 2, 8, 1e-6), Error);
+  EXPECT_THROW(fused_channels(torch::zeros({1, 10, 3, 3}), 2, 8, 1e-6), Error);
 }
 
 }  // namespace

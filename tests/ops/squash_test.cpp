@@ -1,4 +1,4 @@
-#include "remcaps/capsule/squash.h"
+#include "remcaps/ops/squash.h"
 
 #include "tests/capsule/numeric.h"
 

@@ -1,5 +1,5 @@
-// The CPU's own convolution against libtorch's in float64, forward and all gradients.
-#include "remcaps/ops/convolution.h"
+// The CPU's convolution by panels against libtorch's in float64, forward and all gradients.
+#include "remcaps/ops/cpu_convolution.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/tile_product.h"
+#include "remcaps/ops/convolution.h"
 #include "tests/ops/kernel_testing.h"
 
 namespace remcaps {
@@ -18,26 +19,26 @@ using torch::Tensor;
 struct ConvolutionCase {
   const char* name;
   int64_t batch, channels, height, width;
-  int64_t filters, kernel_height, kernel_width;  ///< channels and filters in tiles where positive
+  int64_t filters, kernel_height, kernel_width;  ///< see in_floats() for channels and filters
   std::array<int64_t, 2> stride;
   bool bias = true;
 };
 
-// A tile of this CPU, or as many narrow ones as make a row of a kernel long enough for the gradient
-// of its map.
+// One tile of this CPU, or as many narrow ones as make the row of a kernel long enough for the
+// gradient of the map.
 int64_t wide_tile() {
   const int64_t width = kernels::tile_width();
   return (64 + width - 1) / width * width;
 }
 
-// -c stands for c channels; c for that many tiles.
+// A positive count stands for that many tiles, a negative one (-c) for c channels.
 int64_t in_floats(int64_t count) {
   return count < 0 ? -count : count * wide_tile();
 }
 
-class FastConvolution : public ::testing::TestWithParam<ConvolutionCase> {};
+class PanelConvolution : public ::testing::TestWithParam<ConvolutionCase> {};
 
-TEST_P(FastConvolution, AgreesWithLibtorchForwardAndBackward) {
+TEST_P(PanelConvolution, AgreesWithLibtorchForwardAndBackward) {
   const ConvolutionCase& c = GetParam();
   torch::manual_seed(5);
   const int64_t channels = in_floats(c.channels), filters = in_floats(c.filters);
@@ -55,8 +56,8 @@ TEST_P(FastConvolution, AgreesWithLibtorchForwardAndBackward) {
     return std::vector<Tensor>{out, map_gradient ? x.grad() : x, w.grad(), c.bias ? b.grad() : w};
   };
   const auto fast = run(torch::kFloat32, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
-    EXPECT_TRUE(has_fast_convolution(x, w));
-    return fast_convolution(x, w, b, c.stride);
+    return convolution_by(ConvolutionPath::kPanels, x,
+                          {.weight = w, .bias = b, .stride = c.stride});
   });
   const auto plain = run(torch::kFloat64, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
     return torch::conv2d(x, w, b, c.stride);
@@ -68,7 +69,7 @@ TEST_P(FastConvolution, AgreesWithLibtorchForwardAndBackward) {
   }
 }
 
-TEST_P(FastConvolution, PackedFiltersGiveTheSameBits) {
+TEST_P(PanelConvolution, PackedFiltersGiveTheSameBits) {
   const ConvolutionCase& c = GetParam();
   torch::manual_seed(6);
   const int64_t channels = in_floats(c.channels), filters = in_floats(c.filters);
@@ -76,16 +77,16 @@ TEST_P(FastConvolution, PackedFiltersGiveTheSameBits) {
   const Tensor weight = torch::randn({filters, channels, c.kernel_height, c.kernel_width});
   const Tensor bias = c.bias ? torch::randn({filters}) : Tensor();
   const PackedFilters packed(weight);
-  const Tensor expected = fast_convolution(map, weight, bias, c.stride);
-  EXPECT_TRUE(torch::equal(fast_convolution(map, weight, bias, c.stride, &packed), expected));
+  const Tensor expected = panel_convolution(map, weight, bias, c.stride);
+  EXPECT_TRUE(torch::equal(panel_convolution(map, weight, bias, c.stride, &packed), expected));
   for (int64_t image = 0; image < c.batch; ++image)
     EXPECT_TRUE(
-        torch::equal(fast_convolution(map.narrow(0, image, 1), weight, bias, c.stride, &packed),
+        torch::equal(panel_convolution(map.narrow(0, image, 1), weight, bias, c.stride, &packed),
                      expected.narrow(0, image, 1)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Shapes, FastConvolution,
+    Shapes, PanelConvolution,
     ::testing::Values(ConvolutionCase{"Primary", 3, 1, 13, 13, 2, 9, 9, {2, 2}},
                       ConvolutionCase{"OneImageOnePlace", 1, 1, 3, 3, 1, 3, 3, {1, 1}},
                       ConvolutionCase{"OddMap", 2, 2, 7, 9, 1, 3, 2, {1, 3}, false},
@@ -96,17 +97,17 @@ INSTANTIATE_TEST_SUITE_P(
                       ConvolutionCase{"OddChannels", 2, -67, 6, 6, 1, 3, 3, {1, 1}, false}),
     [](const auto& info) { return info.param.name; });
 
-TEST(FastConvolutionCpu, TakesMapsInAnyLayoutAndAlignment) {
+TEST(PanelConvolutionCpu, TakesMapsInAnyLayoutAndAlignment) {
   const int64_t width = kernels::tile_width();
   const Tensor weight = torch::randn({width, width, 3, 3});
   const Tensor shifted =
       torch::randn({2 * width * 36 + 1}).narrow(0, 1, 2 * width * 36).view({2, 6, 6, width});
   const Tensor map = shifted.permute({0, 3, 1, 2});
-  const Tensor expected = fast_convolution(map.contiguous(), weight, Tensor(), {1, 1});
-  EXPECT_TRUE(torch::equal(fast_convolution(map, weight, Tensor(), {1, 1}), expected));
+  const Tensor expected = panel_convolution(map.contiguous(), weight, Tensor(), {1, 1});
+  EXPECT_TRUE(torch::equal(panel_convolution(map, weight, Tensor(), {1, 1}), expected));
 }
 
-TEST(FastConvolutionCpu, ResultsDoNotDependOnTheNumberOfThreads) {
+TEST(PanelConvolutionCpu, ResultsDoNotDependOnTheNumberOfThreads) {
   const int64_t width = wide_tile();
   const Tensor map = torch::randn({9, width, 9, 9});
   const Tensor weight = torch::randn({2 * width, width, 3, 3});
@@ -114,7 +115,7 @@ TEST(FastConvolutionCpu, ResultsDoNotDependOnTheNumberOfThreads) {
     const int before = at::get_num_threads();
     at::set_num_threads(threads);
     Tensor x = map.clone().requires_grad_(), w = weight.clone().requires_grad_();
-    const Tensor out = fast_convolution(x, w, Tensor(), {2, 2});
+    const Tensor out = panel_convolution(x, w, Tensor(), {2, 2});
     out.square().sum().backward();
     at::set_num_threads(before);
     return std::vector<Tensor>{out.detach(), x.grad(), w.grad()};
@@ -123,7 +124,7 @@ TEST(FastConvolutionCpu, ResultsDoNotDependOnTheNumberOfThreads) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(torch::equal(one[i], three[i])) << i;
 }
 
-TEST(FastConvolutionCpu, PackedFiltersOfRandomShapesAgreeWithLibtorch) {
+TEST(PanelConvolutionCpu, PackedFiltersOfRandomShapesAgreeWithLibtorch) {
   torch::manual_seed(8);
   const auto draw = [](int64_t from, int64_t to) {
     return torch::randint(from, to + 1, {1}).item<int64_t>();
@@ -138,45 +139,55 @@ TEST(FastConvolutionCpu, PackedFiltersOfRandomShapesAgreeWithLibtorch) {
     const Tensor bias = torch::randn({weight.size(0)});
     SCOPED_TRACE(::testing::Message() << map.sizes() << ", " << weight.sizes());
     const PackedFilters packed(weight);
-    EXPECT_TRUE(close_to(fast_convolution(map, weight, bias, stride, &packed),
+    EXPECT_TRUE(close_to(panel_convolution(map, weight, bias, stride, &packed),
                          torch::conv2d(map.to(torch::kFloat64), weight.to(torch::kFloat64),
                                        bias.to(torch::kFloat64), stride),
                          1e-5));
   }
 }
 
-TEST(FastConvolutionCpu, GradientsAreThoseOfTheWeightNotOfItsPackedFilters) {
+TEST(PanelConvolutionCpu, GradientsAreThoseOfTheWeightNotOfItsPackedFilters) {
   const int64_t width = kernels::tile_width();
   const Tensor map = torch::randn({2, width, 5, 5});
   const Tensor weight = torch::randn({width, width, 3, 3});
   const PackedFilters packed(weight);
   const Tensor leaf = weight.clone().requires_grad_();
-  fast_convolution(map, leaf, Tensor(), {1, 1}, &packed).sum().backward();
+  convolution_by(ConvolutionPath::kPanels, map, {.weight = leaf, .filters = &packed})
+      .sum()
+      .backward();
   const Tensor expected = weight.clone().requires_grad_();
-  fast_convolution(map, expected, Tensor(), {1, 1}).sum().backward();
+  panel_convolution(map, expected, Tensor(), {1, 1}).sum().backward();
   EXPECT_TRUE(torch::equal(leaf.grad(), expected.grad()));
 }
 
-TEST(FastConvolutionCpu, PackedFiltersAreThoseOfOneWeight) {
+TEST(PanelConvolutionCpu, PackedFiltersAreThoseOfOneWeight) {
   const int64_t width = kernels::tile_width();
   const Tensor map = torch::randn({1, 4, 5, 5});
   const PackedFilters packed(torch::randn({width, 4, 3, 2}));
-  EXPECT_THROW(fast_convolution(map, torch::randn({width, 4, 2, 3}), Tensor(), {1, 1}, &packed),
+  EXPECT_THROW(convolution_by(ConvolutionPath::kPanels, map,
+                              {.weight = torch::randn({width, 4, 2, 3}), .filters = &packed}),
                Error);
-  EXPECT_FALSE(has_packed_filters(torch::randn({width + 1, 4, 3, 3})));
+  EXPECT_FALSE(PackedFilters::can_pack(torch::randn({width + 1, 4, 3, 3})));
   EXPECT_THROW(PackedFilters(torch::randn({width + 1, 4, 3, 3})), Error);
   EXPECT_THROW(PackedFilters(torch::randn({width, 4, 3, 3}, torch::kFloat64)), Error);
 }
 
-TEST(FastConvolutionCpu, LeavesWhatItHasNoKernelForToOthers) {
+TEST(PanelConvolutionCpu, ShapesItHasNoKernelForAreErrors) {
   const int64_t width = kernels::tile_width();
   const Tensor map = torch::randn({2, width, 6, 6});
-  EXPECT_FALSE(has_fast_convolution(map, torch::randn({width + 1, width, 3, 3})));
-  EXPECT_FALSE(has_fast_convolution(map.to(torch::kFloat64),
-                                    torch::randn({width, width, 3, 3}, torch::kFloat64)));
+  const auto run = [](const Tensor& given, const Tensor& weight, int64_t padding = 0) {
+    return convolution_by(ConvolutionPath::kPanels, given,
+                          {.weight = weight, .padding = {padding, padding}});
+  };
+  EXPECT_NO_THROW(run(map, torch::randn({width, width, 3, 3})));
+  EXPECT_THROW(run(map, torch::randn({width + 1, width, 3, 3})), Error);
+  EXPECT_THROW(run(map, torch::randn({width, width, 7, 3})), Error);
+  EXPECT_THROW(run(map, torch::randn({width, width + 1, 3, 3})), Error);
+  EXPECT_THROW(run(map, torch::randn({width, width, 3, 3}), 1), Error);
+  EXPECT_THROW(run(map.to(torch::kFloat64), torch::randn({width, width, 3, 3}, torch::kFloat64)),
+               Error);
   const Tensor few = torch::randn({2, 3, 6, 6}).requires_grad_();
-  EXPECT_FALSE(has_fast_convolution(few, torch::randn({width, 3, 3, 3})));
-  EXPECT_THROW(fast_convolution(map, torch::randn({width, width, 7, 3}), Tensor(), {1, 1}), Error);
+  EXPECT_THROW(run(few, torch::randn({width, 3, 3, 3})), Error);
 }
 
 }  // namespace
