@@ -1,5 +1,6 @@
 #include "remcaps/models/eff_conv_capsnet.h"
 
+#include "remcaps/capsule/routing/iterated.h"
 #include "remcaps/models/graph_nodes.h"
 
 namespace remcaps {

@@ -1,6 +1,7 @@
 #include "remcaps/models/graph_nodes.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/routing/routing.h"
 
 namespace remcaps {
 
