@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "remcaps/base/error.h"
@@ -15,6 +16,7 @@
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/runs/zoo.h"
+#include "remcaps/runtime/network.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -98,6 +100,39 @@ std::string card_rows(const json& numbers) {
   return text;
 }
 
+// A network that changes what a built-in one computes may have inherited its graph. The runtime must
+// never give wrong answers, so its answer for an image is compared before the graph is kept.
+std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
+                                          const PackedTensors& packed, const fs::path& out) {
+  std::optional<NetworkGraph> graph = inference_graph(model, info);
+  if (!graph) return graph;
+  const ImageShape input = model.input();
+  const torch::Tensor image = torch::arange(input.channels * input.height * input.width)
+                                  .mul(0.37)
+                                  .sin()
+                                  .to(torch::kFloat32)
+                                  .view({1, input.channels, input.height, input.width});
+  fs::path trial = out;
+  trial += ".trial";
+  save_packed_weights(trial, packed, info, graph, "{}");
+  bool same = false;
+  try {
+    const torch::NoGradGuard no_grad;
+    const torch::Tensor lengths = model.forward(image).activations.contiguous();
+    const runtime::Answer answer =
+        runtime::Network(trial).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
+    constexpr float kMost = 1e-4F;
+    same = static_cast<int64_t>(answer.lengths.size()) == lengths.numel() &&
+           std::equal(answer.lengths.begin(), answer.lengths.end(), lengths.data_ptr<float>(),
+                      [](float a, float b) { return std::abs(a - b) <= kMost; });
+  } catch (const Error&) {
+    same = false;  // the runtime cannot run it
+  }
+  fs::remove(trial);
+  if (!same) graph.reset();
+  return graph;
+}
+
 }  // namespace
 
 json measure_for_card(const LoadedRun& run, const BatchSource& test,
@@ -145,7 +180,7 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   if (!data_note.empty()) result.numbers["data_note"] = data_note;
   result.weights = out;
   result.card = fs::path(out).replace_extension(".md");
-  save_packed_weights(out, packed, info, inference_graph(*run.model, info),
+  save_packed_weights(out, packed, info, checked_graph(*run.model, info, packed, out),
                       json_text(result.numbers));
   write_atomically(result.card, card_text(out));
   return result;

@@ -47,3 +47,19 @@ foreach(network IN ITEMS runs/seed-42/last.safetensors zoo:fashion-mnist/eff-cap
     message(FATAL_ERROR "example_embed said nothing:\n${output}")
   endif()
 endforeach()
+
+# An exported network without libtorch: remcaps-run, and a C program that pkg-config helps to build.
+run_in_folder(${folder}/prefix/bin/remcaps export runs/seed-42 --out small.safetensors)
+run_in_folder(${folder}/prefix/bin/remcaps-run small.safetensors ${picture})
+if(NOT output MATCHES "report.png  [^ ]+ 0[.][0-9]+")
+  message(FATAL_ERROR "remcaps-run said nothing:\n${output}")
+endif()
+file(GLOB_RECURSE package ${folder}/prefix/*/remcaps-runtime.pc)
+cmake_path(GET package PARENT_PATH package)
+file(WRITE ${folder}/grey.pgm "P5\n2 2\n255\n@@@@")
+run_in_folder(sh -c "cc -std=c99 ${EXAMPLES}/embed.c \
+  $(PKG_CONFIG_PATH=${package} pkg-config --define-prefix --cflags --libs remcaps-runtime) -o embed_c")
+run_in_folder(${folder}/embed_c small.safetensors grey.pgm)
+if(NOT output MATCHES "predicted")
+  message(FATAL_ERROR "embed.c said nothing:\n${output}")
+endif()
