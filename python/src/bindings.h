@@ -23,7 +23,9 @@ using torch::Tensor;
 /// Long work runs without the interpreter's lock, so that other Python threads go on.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
+void bind_data(py::module_& module);
 void bind_functional(py::module_& module);
+void bind_network(py::module_& module);
 void bind_parse_trees(py::module_& module);
 void bind_pruner(py::module_& module);
 

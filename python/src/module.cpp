@@ -43,7 +43,9 @@ void bind_errors(py::module_& module) {
 PYBIND11_MODULE(_remcaps, module) {
   bind_errors(module);
   module.def("prepare", &prepare_embedded);
+  bind_data(module);
   bind_functional(module);
+  bind_network(module);
   bind_parse_trees(module);
   bind_pruner(module);
 }

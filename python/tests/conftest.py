@@ -3,5 +3,6 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def seed():
+def repeatable():
     torch.manual_seed(7)
+    torch.set_num_threads(1)  # most tensors of the tests are tiny
