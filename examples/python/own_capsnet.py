@@ -26,8 +26,8 @@ class CapsNet(torch.nn.Module):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--images", type=int, default=8192, help="training images")
-    arguments.add_argument("--epochs", type=int, default=8)
+    arguments.add_argument("--images", type=int, default=2048, help="training images")
+    arguments.add_argument("--epochs", type=int, default=4)
     arguments = arguments.parse_args()
 
     data = remcaps.data.load("fashion-mnist", validation=1024)
