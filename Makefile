@@ -1,6 +1,7 @@
 # make demo     train a capsule network on real images, from a bare Debian 12
 # make test     build everything and run every test
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
+# make python   build the Python module and run its tests
 # make test-web the report's page: types, bundle, browser (needs Node and Chromium)
 # make lint     format and static checks   make format    apply the format
 # make docs     the API reference in build/docs/html
@@ -10,7 +11,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all build test test-web demo bench sanitize lint format docs packages
+.PHONY: all build test python test-web demo bench sanitize lint format docs packages
 
 all: build
 
@@ -25,6 +26,14 @@ build: packages $(BUILD)/build.ninja
 
 test: build
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
+
+# The module is for the Python whose PyTorch it is built with: Debian's, unless PYTHON names another.
+PYTHON ?= /usr/bin/python3
+python:
+	@scripts/install-packages python
+	cmake --preset $(PRESET) -DREMCAPS_PYTHON=ON -DPython3_EXECUTABLE=$(PYTHON)
+	cmake --build $(BUILD) --parallel $(JOBS) --target _remcaps
+	PYTHONPATH=$(BUILD)/python $(PYTHON) -m pytest -q -p no:cacheprovider python/tests
 
 test-web:
 	@scripts/install-packages web

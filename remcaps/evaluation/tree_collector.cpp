@@ -15,25 +15,7 @@ constexpr int64_t kChunk = 1 << 24;
 
 // The couplings an image's key is made of, [B, N].
 Tensor key_couplings(const RoutingTrace& trace, bool last, const Tensor& predicted) {
-  const Tensor& coupling = trace.coupling;
-  if (!last) return coupling.flatten(1);
-  const Tensor parent = predicted.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
-  return coupling.gather(2, parent).squeeze(2);  // c_{:,j}, [B, I]
-}
-
-void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& quantizer,
-              const Tensor& predicted) {
-  const int64_t images = couplings.size(0);
-  const int64_t step = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, couplings.size(1)));
-  const int64_t* class_of = predicted.data_ptr<int64_t>();
-  for (int64_t begin = 0; begin < images; begin += step) {
-    const Tensor part = couplings.slice(0, begin, std::min(images, begin + step));
-    const Tensor keys = encode_keys(part, quantizer).cpu();
-    const char* bytes = reinterpret_cast<const char*>(keys.data_ptr<uint8_t>());
-    const size_t length = static_cast<size_t>(keys.size(1));
-    for (int64_t row = 0; row < keys.size(0); ++row)
-      dictionary.add(class_of[begin + row], {bytes + row * length, length});
-  }
+  return last ? couplings_to(trace.coupling, predicted) : trace.coupling.flatten(1);
 }
 
 // Sum over all children of H(c_i) / ln J. A prior can push couplings out of [0, 1] or make their
@@ -61,6 +43,26 @@ void add_to(Tensor& sum, const Tensor& value) {
 }
 
 }  // namespace
+
+Tensor couplings_to(const Tensor& coupling, const Tensor& classes) {
+  const Tensor parent = classes.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
+  return coupling.gather(2, parent).squeeze(2);
+}
+
+void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& quantizer,
+              const Tensor& classes) {
+  const int64_t images = couplings.size(0);
+  const int64_t step = std::max<int64_t>(1, kChunk / std::max<int64_t>(1, couplings.size(1)));
+  const int64_t* class_of = classes.data_ptr<int64_t>();
+  for (int64_t begin = 0; begin < images; begin += step) {
+    const Tensor part = couplings.slice(0, begin, std::min(images, begin + step));
+    const Tensor keys = encode_keys(part, quantizer).cpu();
+    const char* bytes = reinterpret_cast<const char*>(keys.data_ptr<uint8_t>());
+    const size_t length = static_cast<size_t>(keys.size(1));
+    for (int64_t row = 0; row < keys.size(0); ++row)
+      dictionary.add(class_of[begin + row], {bytes + row * length, length});
+  }
+}
 
 TreeCollector::TreeCollector(const CapsNet& model, std::vector<std::optional<Quantizer>> quantizers,
                              LastLayer last_layer)

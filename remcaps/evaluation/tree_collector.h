@@ -10,6 +10,14 @@
 
 namespace remcaps {
 
+/// The couplings c_{:,j} to the class j of each image: [B, I, J] and int64 [B] -> [B, I].
+Tensor couplings_to(const Tensor& coupling, const Tensor& classes);
+
+/// Counts the key of each row of `couplings` [B, N] in the class of that row. `classes` is int64 [B]
+/// on the CPU, contiguous.
+void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& quantizer,
+              const Tensor& classes);
+
 /// Give it the forward pass of every batch once, then ask for the report. The key of the last
 /// routing layer is the column c_{:,j} of the predicted class j, whether the prediction is right or
 /// wrong (published). The key of any other layer is its whole coupling matrix.

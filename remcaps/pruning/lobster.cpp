@@ -29,11 +29,11 @@ void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, doub
   parameter.sub_(insensitivity.mul_(parameter), lambda);
 }
 
-void LobsterPruner::bind_to(const CapsNet& model) {
+void LobsterPruner::bind_to(const PrunableNetwork& network) {
   if (masks_.bound()) return;
-  masks_.bind(model, options_.scope);
+  masks_.bind(network, options_.scope);
   shrunk_.clear();
-  for (const NamedTensor& parameter : layer_parameters(model, options_.scope))
+  for (const NamedTensor& parameter : layer_parameters(network, options_.scope))
     if (parameter.tensor.requires_grad()) shrunk_.push_back(parameter);
 }
 

@@ -53,7 +53,7 @@ class LobsterPruner : public Pruner {
     int64_t bad_epochs = 0;                                      ///< in a row
   };
 
-  void bind_to(const CapsNet& model);
+  void bind_to(const PrunableNetwork& network);
   double lambda_at(int64_t epoch) const;
   /// Counts the epoch in `plateau`.
   bool search_is_due(const PruningContext& context, Plateau& plateau) const;

@@ -9,10 +9,10 @@ namespace {
 const std::string kPrefix = "mask/";
 }
 
-void Masks::bind(const CapsNet& model, const PruningScope& scope) {
+void Masks::bind(const PrunableNetwork& network, const PruningScope& scope) {
   if (bound()) return;
   const torch::NoGradGuard no_grad;
-  weights_ = prunable_weights(model, scope);
+  weights_ = prunable_weights(network, scope);
   for (const NamedTensor& weight : weights_) {
     const auto saved = loaded_.find(kPrefix + weight.name);
     if (saved == loaded_.end()) {

@@ -14,7 +14,7 @@ namespace remcaps {
 class Masks {
  public:
   /// Chooses the weights to watch. A second call changes nothing.
-  void bind(const CapsNet& model, const PruningScope& scope);
+  void bind(const PrunableNetwork& network, const PruningScope& scope);
   bool bound() const { return !weights_.empty(); }
 
   const std::vector<NamedTensor>& weights() const { return weights_; }

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "remcaps/base/config.h"
-#include "remcaps/models/model.h"
+#include "remcaps/pruning/scope.h"
 #include "remcaps/pruning/update_rule.h"
 
 namespace remcaps {
 
 /// What the training loop offers to a strategy.
 struct PruningContext {
-  CapsNet& model;
+  PrunableNetwork model;
   int64_t epoch = 0;
   uint64_t seed = 0;
   /// Mean margin loss over the validation images (evaluation mode, no augmentation, no

@@ -11,8 +11,9 @@ namespace remcaps {
 
 namespace {
 
-std::vector<std::string> layer_patterns(const CapsNet& model, const PruningScope& scope) {
-  return scope.layers.empty() ? model.prunable_layers() : scope.layers;
+const std::vector<std::string>& layer_patterns(const PrunableNetwork& network,
+                                               const PruningScope& scope) {
+  return scope.layers.empty() ? network.prunable_layers : scope.layers;
 }
 
 bool excluded(const std::string& name, const PruningScope& scope) {
@@ -21,19 +22,28 @@ bool excluded(const std::string& name, const PruningScope& scope) {
 }
 
 // Without this check a misspelt name would silently leave its layer unpruned.
-void check_patterns(const CapsNet& model, const PruningScope& scope) {
-  const auto parameters = model.named_parameters();
-  for (const std::string& pattern : layer_patterns(model, scope)) {
+void check_patterns(const PrunableNetwork& network, const PruningScope& scope) {
+  for (const std::string& pattern : layer_patterns(network, scope)) {
     const bool found =
-        std::any_of(parameters.begin(), parameters.end(),
-                    [&](const auto& parameter) { return selects(pattern, parameter.key()); });
+        std::any_of(network.parameters.begin(), network.parameters.end(),
+                    [&](const NamedTensor& parameter) { return selects(pattern, parameter.name); });
     if (!found)
-      throw UsageError(fmt::format("pruning.layers: no parameter of {} matches {}{}", model.name(),
-                                   pattern, suggestion(pattern, model.prunable_layers())));
+      throw UsageError(fmt::format("pruning.layers: no parameter of {} matches {}{}", network.name,
+                                   pattern, suggestion(pattern, network.prunable_layers)));
   }
 }
 
 }  // namespace
+
+PrunableNetwork::PrunableNetwork(const CapsNet& model)
+    : name(model.name()), prunable_layers(model.prunable_layers()) {
+  for (const auto& parameter : model.named_parameters())
+    parameters.push_back({parameter.key(), parameter.value()});
+}
+
+void PrunableNetwork::zero_grad() const {
+  for (const NamedTensor& parameter : parameters) parameter.tensor.mutable_grad() = Tensor();
+}
 
 void bind(ConfigSection& section, PruningScope& scope) {
   section.key("layers", scope.layers);
@@ -48,30 +58,32 @@ bool selects(const std::string& pattern, const std::string& parameter) {
   return matches_pattern(pattern, parameter);
 }
 
-std::vector<NamedTensor> layer_parameters(const CapsNet& model, const PruningScope& scope) {
-  const std::vector<std::string> patterns = layer_patterns(model, scope);
+std::vector<NamedTensor> layer_parameters(const PrunableNetwork& network,
+                                          const PruningScope& scope) {
+  const std::vector<std::string>& patterns = layer_patterns(network, scope);
   std::vector<NamedTensor> result;
-  for (const auto& parameter : model.named_parameters()) {
+  for (const NamedTensor& parameter : network.parameters) {
     const bool selected =
         std::any_of(patterns.begin(), patterns.end(),
-                    [&](const std::string& pattern) { return selects(pattern, parameter.key()); });
-    if (selected) result.push_back({parameter.key(), parameter.value()});
+                    [&](const std::string& pattern) { return selects(pattern, parameter.name); });
+    if (selected) result.push_back(parameter);
   }
   return result;
 }
 
-std::vector<NamedTensor> prunable_weights(const CapsNet& model, const PruningScope& scope) {
-  check_patterns(model, scope);
+std::vector<NamedTensor> prunable_weights(const PrunableNetwork& network,
+                                          const PruningScope& scope) {
+  check_patterns(network, scope);
   std::vector<NamedTensor> result;
-  for (NamedTensor& parameter : layer_parameters(model, scope)) {
+  for (NamedTensor& parameter : layer_parameters(network, scope)) {
     if (parameter.tensor.requires_grad() && !excluded(parameter.name, scope))
       result.push_back(std::move(parameter));
   }
   if (result.empty())
     throw UsageError(
         fmt::format("pruning: layers [{}] without exclude [{}] leave no parameter of {} to prune",
-                    fmt::join(layer_patterns(model, scope), ", "), fmt::join(scope.exclude, ", "),
-                    model.name()));
+                    fmt::join(layer_patterns(network, scope), ", "), fmt::join(scope.exclude, ", "),
+                    network.name));
   return result;
 }
 

@@ -112,20 +112,22 @@ SearchResult bisect(const Candidate& candidate, const MagnitudeRange& range,
 
 }  // namespace
 
-MagnitudeRange magnitude_range(const CapsNet& model) {
+MagnitudeRange magnitude_range(const PrunableNetwork& network) {
   const torch::NoGradGuard no_grad;
   std::vector<Tensor> lows, sums, highs;
   int64_t count = 0;
-  for (const auto& parameter : model.named_parameters()) {
-    if (parameter.key().find("weight") == std::string::npos || parameter.value().numel() == 0)
-      continue;
-    const Tensor magnitude = parameter.value().abs();
+  for (const auto& [name, parameter] : network.parameters) {
+    const bool searched =
+        std::any_of(network.searched.begin(), network.searched.end(),
+                    [&, &name = name](const auto& pattern) { return selects(pattern, name); });
+    if (!searched || parameter.numel() == 0) continue;
+    const Tensor magnitude = parameter.abs();
     lows.push_back(magnitude.min());
     sums.push_back(magnitude.sum(torch::kDouble));
     highs.push_back(magnitude.max());
     count += magnitude.numel();
   }
-  check(count > 0, "pruning: no parameter of {} has \"weight\" in its name", model.name());
+  check(count > 0, "pruning: no parameter of {} has \"weight\" in its name", network.name);
   const Tensor all = torch::stack({torch::stack(lows).min().to(torch::kDouble),
                                    torch::stack(sums).sum() / static_cast<double>(count),
                                    torch::stack(highs).max().to(torch::kDouble)})

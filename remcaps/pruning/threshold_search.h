@@ -14,9 +14,9 @@ struct MagnitudeRange {
   double low = 0, mean = 0, high = 0;
 };
 
-/// As published: over every parameter of the network whose name contains "weight" (batch norms,
-/// frozen and decoder weights included), with the zeros of earlier searches.
-MagnitudeRange magnitude_range(const CapsNet& model);
+/// As published: over every parameter of the network that `searched` selects (batch norms, frozen and
+/// decoder weights included), with the zeros of earlier searches.
+MagnitudeRange magnitude_range(const PrunableNetwork& network);
 
 struct SearchOptions {
   double tolerance = 0;      ///< the loss may grow to (1 + tolerance) times its first value

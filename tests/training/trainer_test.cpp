@@ -29,7 +29,7 @@ using testing::tiny_recipe;
 // A strategy that notes its moments and does what a test asks of it at a step.
 struct Probe {
   std::vector<std::string> moments;
-  std::function<void(CapsNet&, int64_t step)> at_step;
+  std::function<void(const PrunableNetwork&, int64_t step)> at_step;
   int64_t step = 0;
 };
 Probe* probe = nullptr;
@@ -167,7 +167,7 @@ TEST_F(TrainerTest, CrashAtAnyStepAndResumeGivesTheSameBytes) {
     SCOPED_TRACE(crash);
     const auto trainer = start(recipe, fmt::format("crash-{}", crash));
     probe_.step = 0;
-    probe_.at_step = [crash](CapsNet&, int64_t step) {
+    probe_.at_step = [crash](const PrunableNetwork&, int64_t step) {
       if (step == crash) throw std::runtime_error("crash");
     };
     EXPECT_THROW(trainer->run(), std::runtime_error);
@@ -192,7 +192,7 @@ TEST_F(TrainerTest, FastEpochsAreNotSavedOneByOne) {
     whole->run();
     const auto trainer = start(recipe, fmt::format("crash-{}", seconds));
     probe_.step = 0;
-    probe_.at_step = [](CapsNet&, int64_t step) {
+    probe_.at_step = [](const PrunableNetwork&, int64_t step) {
       if (step == 3 * 5 + 1) throw std::runtime_error("crash in the fourth epoch");
     };
     EXPECT_THROW(trainer->run(), std::runtime_error);
@@ -262,7 +262,7 @@ TEST_F(TrainerTest, SignalSavesWithinTheEpochAndResumesExactly) {
   whole->run();
   const auto trainer = start(recipe, "part");
   probe_.step = 0;
-  probe_.at_step = [](CapsNet&, int64_t step) {
+  probe_.at_step = [](const PrunableNetwork&, int64_t step) {
     if (step == 6) raise(SIGINT);
   };
   try {
@@ -303,9 +303,11 @@ TEST_F(TrainerTest, PruningOfANetworkThatHasNotLearntIsPointedOutOnce) {
 
 TEST_F(TrainerTest, LossThatIsNotFiniteNamesStepParameterAndCheckpoint) {
   const auto trainer = start(tiny_recipe(kProbed), "a");
-  probe_.at_step = [](CapsNet& model, int64_t step) {
+  probe_.at_step = [](const PrunableNetwork& model, int64_t step) {
     torch::NoGradGuard no_grad;
-    if (step == 6) model.named_parameters()["class.bias"][0] = std::nan("");
+    if (step != 6) return;
+    for (const auto& [name, parameter] : model.parameters)
+      if (name == "class.bias") parameter.fill_(std::nan(""));
   };
   const std::string message = error_of(*trainer);
   EXPECT_THAT(message, HasSubstr("loss is not finite at epoch 2, step 3;"));

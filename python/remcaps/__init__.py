@@ -1,0 +1,50 @@
+"""Capsule networks, Routing Entropy Minimization (REM) and parse trees for PyTorch.
+
+    remcaps.nn           capsule layers as torch.nn.Modules
+    remcaps.functional   routing, squash and the margin loss on tensors, with autograd
+    remcaps.Rem          REM for the parameters of any model; Snip and Magnitude likewise
+    remcaps.ParseTrees   the dictionary of parse trees and its entropy
+    remcaps.load         a trained network of the program: call it, explain it
+    remcaps.evaluate     its accuracy; remcaps.entropy: its parse trees
+    remcaps.data         data sets as tensors
+"""
+
+import warnings as _warnings
+
+import torch as _torch  # noqa: F401  loads the libraries that the extension module links
+
+from remcaps import _remcaps
+
+# Debian's PyTorch starts with one thread: use all cores, unless OMP_NUM_THREADS is set.
+_warning = _remcaps.prepare()
+if _warning:
+    _warnings.warn(_warning, RuntimeWarning, stacklevel=2)
+
+from remcaps import data, functional, nn
+from remcaps._remcaps import Error, UsageError
+from remcaps.network import Answer, Edge, Explanation, Network, entropy, evaluate, load, zoo
+from remcaps.parse_trees import ParseTrees, Tree, quantize
+from remcaps.pruning import Magnitude, PruningReport, Rem, Snip
+
+__all__ = [
+    "Answer",
+    "Edge",
+    "Error",
+    "Explanation",
+    "Magnitude",
+    "Network",
+    "ParseTrees",
+    "PruningReport",
+    "Rem",
+    "Snip",
+    "Tree",
+    "UsageError",
+    "data",
+    "entropy",
+    "evaluate",
+    "functional",
+    "load",
+    "nn",
+    "quantize",
+    "zoo",
+]

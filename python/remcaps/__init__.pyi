@@ -1,0 +1,21 @@
+from remcaps import data as data
+from remcaps import functional as functional
+from remcaps import nn as nn
+from remcaps.network import Answer as Answer
+from remcaps.network import Edge as Edge
+from remcaps.network import Explanation as Explanation
+from remcaps.network import Network as Network
+from remcaps.network import entropy as entropy
+from remcaps.network import evaluate as evaluate
+from remcaps.network import load as load
+from remcaps.network import zoo as zoo
+from remcaps.parse_trees import ParseTrees as ParseTrees
+from remcaps.parse_trees import Tree as Tree
+from remcaps.parse_trees import quantize as quantize
+from remcaps.pruning import Magnitude as Magnitude
+from remcaps.pruning import PruningReport as PruningReport
+from remcaps.pruning import Rem as Rem
+from remcaps.pruning import Snip as Snip
+
+class Error(RuntimeError): ...
+class UsageError(Error, ValueError): ...

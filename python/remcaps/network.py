@@ -1,0 +1,124 @@
+"""Trained networks: calling, explaining and measuring them."""
+
+import json
+import os
+from typing import Dict, List, NamedTuple, Optional
+
+import torch
+
+from remcaps import _remcaps
+
+
+class Answer(NamedTuple):
+    """What a network says of B images."""
+
+    lengths: torch.Tensor  # of the class capsules, [B, J]
+    poses: torch.Tensor  # [B, J, D]
+    predicted: torch.Tensor  # int64 [B]
+    couplings: Optional[torch.Tensor]  # of the last routing layer, [B, I, J]; None without trace
+    tree: Optional[torch.Tensor]  # levels of the couplings to the prediction, uint8 [B, I]
+    layers: Dict[str, torch.Tensor]  # couplings of every routing layer, by its name
+
+
+class Edge(NamedTuple):
+    """From capsule `start` of layer `layer` to capsule `end` of the layer above."""
+
+    layer: int
+    start: int
+    end: int
+    coupling: float
+
+
+class Explanation(NamedTuple):
+    """How a network saw one image."""
+
+    answer: Answer
+    class_name: str
+    saliency: Optional[torch.Tensor]  # where it looked, [H, W]; None if capsules lie on no grid
+    layer_names: List[str]  # of the parse tree
+    edges: List[Edge]  # of the parse tree
+    svg: str  # the drawn tree
+
+    def _repr_html_(self):
+        return self.svg
+
+
+class Network:
+    """A trained network; remcaps.load() makes it. Its answers have no gradients."""
+
+    def __init__(self, name, device="cpu"):
+        self._network = _remcaps.Network(os.fspath(name), device)
+        self.name = os.fspath(name)
+        self.architecture = self._network.architecture()
+        self.class_names = self._network.class_names()
+        self.input = self._network.input()  # channels, height, width
+
+    def __repr__(self):
+        return f"remcaps.Network({self.name!r}, architecture={self.architecture!r})"
+
+    def read(self, picture, *, invert=False):
+        """A PNG or JPEG file of any size as the network's input, [1, C, H, W]."""
+        return self._network.read(os.fspath(picture), invert)
+
+    def prepare(self, pixels):
+        """Pixels, uint8 [B, C, H, W], as the network's input."""
+        return self._network.prepare(torch.as_tensor(pixels))
+
+    def __call__(self, images, *, levels=None, trace=False):
+        """Classifies images: uint8 pixels, or float32 that read() or prepare() made.
+
+        levels: quantize the couplings to K levels; the answer then has couplings and tree.
+        trace: the answer has couplings.
+        """
+        return _answer(self._network.call(self._input(images), levels, trace))
+
+    def explain(self, image, *, levels=11):
+        """Saliency and parse tree of one image: a file's name, pixels, or what prepare() made."""
+        if isinstance(image, (str, os.PathLike)):
+            image = self.read(image)
+        found = self._network.explain(self._input(image), levels)
+        answer = _answer(found.answer)
+        predicted = int(answer.predicted[0])
+        return Explanation(answer, self.class_names[predicted] if self.class_names else
+                           str(predicted), found.saliency, found.layer_names,
+                           [Edge(*edge) for edge in found.edges], found.svg)
+
+    def state_dict(self):
+        """Parameters and buffers by name."""
+        return self._network.state_dict()
+
+    def _input(self, images):
+        images = torch.as_tensor(images)
+        return self._network.prepare(images) if images.dtype == torch.uint8 else images
+
+
+def load(name, device="cpu"):
+    """Loads a trained network: "zoo:mnist/dr-capsnet-rem", a weights file or a run folder."""
+    return Network(name, device)
+
+
+def zoo():
+    """The names of the networks that come with remcaps, for load("zoo:NAME")."""
+    return _remcaps.zoo_names()
+
+
+def evaluate(network, split="test", *, data="", batch=128):
+    """Accuracy, loss and confusion matrix on the network's data set, as a dict."""
+    return json.loads(_opened(network).measure(split, data, None, batch, False))
+
+
+def entropy(network, split="test", *, levels=None, data="", batch=128):
+    """Parse trees of a split: entropy, keys and quantized accuracy, as a dict.
+
+    levels: K; None: what the network's recipe says.
+    """
+    return json.loads(_opened(network).measure(split, data, levels, batch, True))
+
+
+def _opened(network):
+    return (network if isinstance(network, Network) else load(network))._network
+
+
+def _answer(answer):
+    return Answer(answer.lengths, answer.poses, answer.predicted, answer.couplings, answer.tree,
+                  answer.layers)

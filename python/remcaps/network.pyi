@@ -1,0 +1,51 @@
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import numpy
+from torch import Tensor
+
+_Path = Union[str, "os.PathLike[str]"]
+_Images = Union[Tensor, numpy.ndarray]
+
+class Answer(NamedTuple):
+    lengths: Tensor
+    poses: Tensor
+    predicted: Tensor
+    couplings: Optional[Tensor]
+    tree: Optional[Tensor]
+    layers: Dict[str, Tensor]
+
+class Edge(NamedTuple):
+    layer: int
+    start: int
+    end: int
+    coupling: float
+
+class Explanation(NamedTuple):
+    answer: Answer
+    class_name: str
+    saliency: Optional[Tensor]
+    layer_names: List[str]
+    edges: List[Edge]
+    svg: str
+
+class Network:
+    name: str
+    architecture: str
+    class_names: List[str]
+    input: Tuple[int, int, int]
+    def __init__(self, name: _Path, device: str = ...) -> None: ...
+    def read(self, picture: _Path, *, invert: bool = ...) -> Tensor: ...
+    def prepare(self, pixels: _Images) -> Tensor: ...
+    def __call__(self, images: _Images, *, levels: Optional[int] = ...,
+                 trace: bool = ...) -> Answer: ...
+    def explain(self, image: Union[_Path, _Images], *,
+                levels: Optional[int] = ...) -> Explanation: ...
+    def state_dict(self) -> Dict[str, Tensor]: ...
+
+def load(name: _Path, device: str = ...) -> Network: ...
+def zoo() -> List[str]: ...
+def evaluate(network: Union[Network, _Path], split: str = ..., *, data: str = ...,
+             batch: int = ...) -> Dict[str, Any]: ...
+def entropy(network: Union[Network, _Path], split: str = ..., *, levels: Optional[int] = ...,
+            data: str = ..., batch: int = ...) -> Dict[str, Any]: ...

@@ -1,0 +1,73 @@
+"""Quantized couplings, and the dictionary of parse trees that they make."""
+
+from typing import NamedTuple, Optional
+
+import numpy
+import torch
+
+from remcaps import _remcaps
+
+
+def quantize(couplings, levels=11):
+    """Couplings rounded to K levels 0, 1/(K-1), ..., 1. A tensor or an array, as was given."""
+    result = _remcaps.quantize(torch.as_tensor(couplings), levels)
+    return result if isinstance(couplings, torch.Tensor) else result.numpy()
+
+
+class Tree(NamedTuple):
+    """A parse tree: the level, 0 to K-1, of each child's coupling to the predicted class."""
+
+    count: int
+    levels: Optional[numpy.ndarray]  # uint8 [I]; None if only the tree's hash was kept
+
+
+class ParseTrees:
+    """Counts the parse trees of each class, batch by batch.
+
+    The tree of an image is the column of quantized couplings to its predicted class. Tensors and
+    arrays are taken; arrays are returned.
+    """
+
+    def __init__(self, levels=11):
+        self._trees = _remcaps.ParseTrees(levels)
+
+    def add(self, couplings, predictions):
+        """couplings: [B, I, J]. predictions: the class of each image, [B]."""
+        self._trees.add(torch.as_tensor(couplings), torch.as_tensor(predictions))
+
+    @property
+    def levels(self):
+        """The K values that couplings are rounded to."""
+        return numpy.array(self._trees.centres(), dtype=numpy.float32)
+
+    @property
+    def samples_per_class(self):
+        return numpy.array(self._trees.samples_per_class())
+
+    @property
+    def entropy(self):
+        """Mean over the classes, in bits."""
+        return self._trees.report().entropy
+
+    @property
+    def entropy_std(self):
+        """Standard deviation over the classes."""
+        return self._trees.report().entropy_std
+
+    @property
+    def entropy_per_class(self):
+        return numpy.array(self._trees.report().entropy_per_class)
+
+    @property
+    def keys_per_class(self):
+        """Different trees of each class."""
+        return numpy.array(self._trees.report().keys_per_class)
+
+    @property
+    def median_keys(self):
+        return self._trees.report().median_keys
+
+    def most_frequent(self, class_index, limit=5):
+        """The most frequent trees of a class, as a list of Tree."""
+        return [Tree(count, None if levels is None else levels.numpy())
+                for count, levels in self._trees.most_frequent(class_index, limit)]

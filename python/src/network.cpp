@@ -1,0 +1,208 @@
+// Trained networks: calling, explaining and measuring them.
+#include <nlohmann/json.hpp>
+
+#include "python/src/bindings.h"
+#include "remcaps/base/json.h"
+#include "remcaps/evaluation/split_trees.h"
+#include "remcaps/evaluation/tree_collector.h"
+#include "remcaps/explain/saliency.h"
+#include "remcaps/explain/tree_drawing.h"
+#include "remcaps/explain/tree_graph.h"
+#include "remcaps/ops/quantize.h"
+#include "remcaps/pruning/sparsity.h"
+#include "remcaps/runs/load.h"
+#include "remcaps/runs/zoo.h"
+#include "remcaps/torch/runtime.h"
+
+namespace remcaps::python {
+namespace {
+
+using Levels = std::optional<int64_t>;
+
+// Ctrl-C is an exception here.
+void stop_if_interrupted() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+struct Answer {
+  Tensor lengths, poses, predicted;       // [B, J], [B, J, D], int64 [B]
+  std::map<std::string, Tensor> layers;   // couplings by routing layer
+  std::optional<Tensor> couplings, tree;  // of the last layer: [B, I, J], uint8 [B, I]
+};
+
+struct PictureExplained {
+  Answer answer;
+  std::optional<Tensor> saliency;                                    // [H, W]
+  std::vector<std::tuple<int64_t, int64_t, int64_t, double>> edges;  // layer, from, to, coupling
+  std::vector<std::string> layer_names;
+  std::string svg;  // the drawn tree; empty if there is none
+};
+
+class Network {
+ public:
+  Network(const std::string& name, const std::string& device)
+      : run_(load_run(name, parse_device(device))) {}
+
+  const LoadedRun& run() const { return run_; }
+
+  Tensor read(const std::string& picture, bool invert) const {
+    return run_.read_input(picture, invert);
+  }
+  Tensor prepare(const Tensor& pixels) const {
+    check(pixels.scalar_type() == torch::kUInt8 && pixels.dim() == 4,
+          "prepare: pixels {} [{}]; expected uint8 [B, C, H, W]",
+          c10::toString(pixels.scalar_type()), fmt::join(pixels.sizes(), ", "));
+    return prepare_images(pixels.to(run_.device), run_.recipe.dataset.augment);
+  }
+
+  Answer call(const Tensor& images, const Levels& levels, bool trace) const {
+    return answer_of(forward(images, levels, trace || levels.has_value()), levels);
+  }
+
+  PictureExplained explain(const Tensor& image, const Levels& levels) const {
+    check(image.size(0) == 1, "explain: images [{}]; expected [1, C, H, W]",
+          fmt::join(image.sizes(), ", "));
+    const Forward passed = forward(image, levels, /*trace=*/true);
+    PictureExplained explained;
+    explained.answer = answer_of(passed, levels);
+    const std::vector<RoutingTrace>& routings = passed.routings;
+    if (std::any_of(routings.begin(), routings.end(), has_place))
+      explained.saliency = saliency(routings, saliency_layer(routings, run_.model->name()),
+                                    explained.answer.predicted, run_.model->input())
+                               .map[0];
+    if (!routings.back().convolutional()) {
+      const int64_t predicted = explained.answer.predicted.item<int64_t>();
+      const ParseTree tree = parse_tree(capsule_layers(passed, 0), {predicted});
+      explained.layer_names = tree.names;
+      for (const TreeEdge& edge : tree.edges)
+        explained.edges.emplace_back(edge.layer, edge.from, edge.to, edge.coupling);
+      explained.svg =
+          draw_tree(tree, {.title = run_.class_name(predicted), .class_names = run_.class_names})
+              .str("parse tree");
+    }
+    return explained;
+  }
+
+  std::map<std::string, Tensor> state_dict() const {
+    std::map<std::string, Tensor> state;
+    for (const auto& parameter : run_.model->named_parameters())
+      state[parameter.key()] = parameter.value().detach();
+    for (const auto& buffer : run_.model->named_buffers()) state[buffer.key()] = buffer.value();
+    return state;
+  }
+
+ private:
+  Forward forward(const Tensor& images, const Levels& levels, bool trace) const {
+    const ImageShape shape = run_.model->input();
+    check(images.dim() == 4 && images.is_floating_point() && images.size(1) == shape.channels &&
+              images.size(2) == shape.height && images.size(3) == shape.width,
+          "{}: images {} [{}]; expected float [B, {}, {}, {}] (prepare() makes them of pixels)",
+          run_.model->name(), c10::toString(images.scalar_type()), fmt::join(images.sizes(), ", "),
+          shape.channels, shape.height, shape.width);
+    const torch::NoGradGuard no_grad;
+    ForwardOptions options;
+    options.trace = trace;
+    if (levels)
+      options.quantizers.assign(run_.model->routing_layers().size(), quantizer_of(*levels));
+    return run_.model->forward(images.to(run_.device, torch::kFloat32), options);
+  }
+
+  static Answer answer_of(const Forward& passed, const Levels& levels) {
+    Answer answer{passed.activations, passed.poses, passed.activations.argmax(1), {}, {}, {}};
+    for (const RoutingTrace& trace : passed.routings) answer.layers[trace.layer] = trace.coupling;
+    if (passed.routings.empty()) return answer;
+    const RoutingTrace& last = passed.routings.back();
+    answer.couplings = last.coupling;
+    if (levels && !last.convolutional())
+      answer.tree =
+          level_indices(couplings_to(last.coupling, answer.predicted), quantizer_of(*levels))
+              .to(torch::kUInt8);
+    return answer;
+  }
+
+  LoadedRun run_;
+};
+
+// The numbers of a split as JSON, with the keys of `remcaps eval --json` and `remcaps entropy --json`.
+std::string measure(const Network& network, const std::string& split, const std::string& data,
+                    const Levels& levels, int64_t batch, bool trees) {
+  const LoadedRun& run = network.run();
+  const DataSplits splits = run.load_data(data);
+  const BatchSource source = run.source(splits, split);
+  EvaluateOptions options = run.evaluation();
+  options.batch = batch;
+  options.on_progress = [](int64_t) { stop_if_interrupted(); };
+  const Sparsity sparsity = measure_sparsity(*run.model);
+  nlohmann::json json = {{"model", run.recipe.model},
+                         {"dataset", run.recipe.dataset.name},
+                         {"split", split},
+                         {"classes", run.class_names},
+                         {"parameters", sparsity.parameters},
+                         {"parameters_nonzero", sparsity.nonzero},
+                         {"sparsity", sparsity.published()}};
+  Evaluation plain;
+  if (trees) {
+    QuantizeOptions quantize = run.recipe.quantize;
+    if (levels) {
+      quantizer_of(*levels);  // checks K
+      quantize.levels = {*levels};
+    }
+    SplitMeasurement measured = measure_split(
+        *run.model, source, quantize.quantizers(run.model->routing_layers().size()), options,
+        /*scores=*/true);
+    check(measured.trees.has_value(),
+          "the last routing layer of {} is not quantized (its K is 0): give levels",
+          run.weights.string());
+    plain = measured.plain;
+    add_parse_trees(json, *measured.trees);
+  } else {
+    plain = evaluate(*run.model, source, options);
+    std::vector<std::vector<int64_t>> confusion;
+    for (int64_t k = 0; k < plain.confusion.size(0); ++k) {
+      const Tensor row = plain.confusion[k].contiguous();
+      confusion.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
+    }
+    json["confusion"] = confusion;
+  }
+  json["samples"] = plain.samples;
+  json["accuracy"] = plain.accuracy;
+  json["loss"] = plain.loss;
+  return json_text(json);
+}
+
+}  // namespace
+
+void bind_network(py::module_& module) {
+  py::class_<Answer>(module, "Answer")
+      .def_readonly("lengths", &Answer::lengths)
+      .def_readonly("poses", &Answer::poses)
+      .def_readonly("predicted", &Answer::predicted)
+      .def_readonly("layers", &Answer::layers)
+      .def_readonly("couplings", &Answer::couplings)
+      .def_readonly("tree", &Answer::tree);
+  py::class_<PictureExplained>(module, "Explanation")
+      .def_readonly("answer", &PictureExplained::answer)
+      .def_readonly("saliency", &PictureExplained::saliency)
+      .def_readonly("edges", &PictureExplained::edges)
+      .def_readonly("layer_names", &PictureExplained::layer_names)
+      .def_readonly("svg", &PictureExplained::svg);
+  py::class_<Network>(module, "Network")
+      .def(py::init<std::string, std::string>(), WithoutGil())
+      .def("architecture", [](const Network& network) { return network.run().model->name(); })
+      .def("class_names", [](const Network& network) { return network.run().class_names; })
+      .def("input",
+           [](const Network& network) {
+             const ImageShape shape = network.run().model->input();
+             return std::make_tuple(shape.channels, shape.height, shape.width);
+           })
+      .def("read", &Network::read, WithoutGil())
+      .def("prepare", &Network::prepare, WithoutGil())
+      .def("call", &Network::call, WithoutGil())
+      .def("explain", &Network::explain, WithoutGil())
+      .def("measure", &measure, WithoutGil())
+      .def("state_dict", &Network::state_dict, WithoutGil());
+  module.def("zoo_names", &zoo_names);
+}
+
+}  // namespace remcaps::python

@@ -1,0 +1,105 @@
+import pytest
+import torch
+
+import remcaps
+from remcaps import functional as F
+
+
+def layer(batch=4, children=6, parents=3, child_dim=4, parent_dim=5, dtype=torch.float32):
+    u = torch.randn(batch, children, child_dim, dtype=dtype, requires_grad=True)
+    w = (torch.randn(children, parents, parent_dim, child_dim, dtype=dtype) * 0.3)
+    b = torch.full((parents, parent_dim), 0.1, dtype=dtype)
+    return u, w.requires_grad_(), b.requires_grad_()
+
+
+def plain_dynamic(u, w, b, iterations):
+    votes = torch.einsum("ijdk,bik->bijd", w, u)
+    logits = torch.zeros(votes.shape[:3], dtype=u.dtype)
+    for iteration in range(iterations):
+        last = iteration == iterations - 1
+        c = logits.softmax(2)
+        s = torch.einsum("bij,bijd->bjd", c, votes if last else votes.detach()) + b
+        n2 = s.square().sum(-1, keepdim=True)
+        v = s * n2 / ((1 + n2) * (n2 + 1e-6).sqrt())
+        if last:
+            return v, c
+        logits = logits + torch.einsum("bijd,bjd->bij", votes.detach(), v)
+
+
+@pytest.mark.parametrize("kernels", ["fused", "reference"])
+def test_dynamic_routing_equals_its_definition_with_gradients(kernels):
+    u, w, b = layer(batch=17, children=40)
+    poses, couplings = F.dynamic_routing(u, w, b, trace=True, kernels=kernels)
+    expected, expected_couplings = plain_dynamic(u, w, b, 3)
+    assert torch.allclose(poses, expected, atol=1e-6)
+    assert torch.allclose(couplings, expected_couplings, atol=1e-6)
+    assert not couplings.requires_grad
+    direction = torch.randn_like(poses)
+    got = torch.autograd.grad((poses * direction).sum(), (u, w, b))
+    want = torch.autograd.grad((expected * direction).sum(), (u, w, b))
+    for a, e in zip(got, want):
+        assert torch.allclose(a, e, atol=1e-5)
+
+
+@pytest.mark.parametrize("routing", [F.dynamic_routing, F.scaled_distance_routing])
+def test_gradcheck_in_double_precision(routing):
+    u, w, b = layer(batch=2, children=3, child_dim=2, parent_dim=3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda *inputs: routing(*inputs, gradient="full"), (u, w, b))
+
+
+def test_gradcheck_of_self_attention_squash_and_margin_loss():
+    u, w, _ = layer(batch=2, children=3, child_dim=2, parent_dim=3, dtype=torch.float64)
+    prior = (torch.randn(3, 3, dtype=torch.float64) * 0.1).requires_grad_()
+    assert torch.autograd.gradcheck(F.self_attention_routing, (u, w, prior))
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    for form in ("norm", "exponential"):
+        assert torch.autograd.gradcheck(lambda x: F.squash(x, form=form), (x,))
+    lengths = torch.rand(5, 3, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    assert torch.autograd.gradcheck(lambda l: F.margin_loss(l, labels), (lengths,))
+
+
+def test_margin_loss_equals_its_definition():
+    lengths = torch.tensor([[0.95, 0.3], [0.2, 0.05]])
+    loss = F.margin_loss(lengths, torch.tensor([0, 0]))
+    assert loss.item() == pytest.approx((0.5 * 0.2**2 + 0.7**2) / 2)
+
+
+def test_quantized_couplings_lie_on_levels():
+    u, w, b = layer()
+    for routing in (F.dynamic_routing, F.scaled_distance_routing):
+        poses, couplings = routing(u, w, b, levels=11, trace=True)
+        assert poses.shape == (4, 3, 5)
+        assert torch.allclose(couplings * 10, (couplings * 10).round(), atol=1e-5)
+
+
+def test_without_bias_and_without_trace_only_poses_come_back():
+    u, w, _ = layer()
+    poses = F.dynamic_routing(u, w)
+    assert isinstance(poses, torch.Tensor)
+    assert torch.equal(poses, F.dynamic_routing(u, w, trace=True)[0])
+
+
+def test_one_window_of_conv_caps_is_a_fully_connected_layer():
+    weight = torch.randn(2 * 3 * 3, 4, 5, 6) * 0.3
+    bias = torch.full((4, 5), 0.1)
+    children = torch.randn(3, 2, 3, 3, 6)
+    poses, couplings = F.conv_caps_routing(children, weight, bias, kernel=3, trace=True)
+    expected = F.dynamic_routing(children.flatten(1, 3), weight, bias)
+    assert couplings.shape == (3, 1, 18, 4)
+    assert torch.allclose(poses[:, 0], expected, atol=1e-6)
+
+
+def test_wrong_arguments_are_one_line():
+    u, w, b = layer()
+    with pytest.raises(remcaps.UsageError, match="gradient: unknown value fulll.*full") as error:
+        F.dynamic_routing(u, w, b, gradient="fulll")
+    assert isinstance(error.value, ValueError) and isinstance(error.value, remcaps.Error)
+    with pytest.raises(remcaps.Error) as error:
+        F.dynamic_routing(u, w[:5], b)
+    assert isinstance(error.value, RuntimeError) and "\n" not in str(error.value)
+    with pytest.raises(remcaps.UsageError, match="levels: 1; expected 2 to 256"):
+        F.dynamic_routing(u, w, b, levels=1)
+    with pytest.raises(TypeError):
+        F.dynamic_routing("children", w, b)

@@ -1,0 +1,114 @@
+import json
+import pathlib
+import xml.etree.ElementTree
+
+import numpy
+import pytest
+import torch
+
+import remcaps
+
+ZOO = pathlib.Path(__file__).parents[2] / "models"
+
+
+@pytest.fixture(scope="module")
+def fashion():
+    return remcaps.data.load("fashion-mnist")
+
+
+@pytest.fixture(scope="module")
+def network():
+    return remcaps.load("zoo:fashion-mnist/dr-capsnet-rem")
+
+
+def test_data_sets_are_tensors(fashion):
+    assert fashion.test.images.shape == (10000, 1, 28, 28)
+    assert fashion.test.images.dtype == torch.uint8
+    assert fashion.test.labels.bincount().tolist() == [1000] * 10
+    assert len(fashion.train.labels) + len(fashion.validation.labels) == 60000
+    assert "fashion-mnist" in remcaps.data.names()
+    with pytest.raises(remcaps.Error, match="did you mean"):
+        remcaps.data.load("fashion-mnits")
+
+
+def test_a_zoo_network_classifies_tensors_arrays_and_pixels(network, fashion):
+    assert network.architecture == "dr-capsnet" and network.input == (1, 28, 28)
+    pixels = fashion.test.images[:200]
+    answer = network(pixels)
+    assert answer.lengths.shape == (200, 10) and answer.poses.shape[:2] == (200, 10)
+    assert torch.equal(answer.predicted, answer.lengths.argmax(1))
+    assert torch.allclose(answer.poses.norm(dim=-1), answer.lengths, atol=1e-4)
+    assert (answer.predicted == fashion.test.labels[:200]).float().mean() > 0.88
+    assert answer.couplings is None and answer.tree is None
+    assert torch.equal(network(pixels.numpy()).lengths, answer.lengths)
+    assert torch.equal(network(network.prepare(pixels)).lengths, answer.lengths)
+    with pytest.raises(remcaps.Error, match=r"expected float \[B, 1, 28, 28\]"):
+        network(torch.rand(2, 3, 28, 28))
+
+
+def test_quantized_answers_have_couplings_and_trees(network, fashion):
+    answer = network(fashion.test.images[:20], levels=11)
+    assert torch.allclose(answer.couplings, remcaps.quantize(answer.couplings, 11))
+    assert list(answer.layers) == ["class"]
+    column = answer.couplings[range(20), :, answer.predicted]
+    assert torch.equal(answer.tree, (column * 10).round().to(torch.uint8))
+    trees = remcaps.ParseTrees(11)
+    trees.add(answer.couplings, answer.predicted)
+    assert trees.samples_per_class.sum() == 20
+
+
+def test_explanation_has_saliency_and_a_tree(network, fashion):
+    explanation = network.explain(fashion.test.images[:1])
+    assert explanation.class_name == network.class_names[int(explanation.answer.predicted)]
+    assert explanation.saliency.shape == (28, 28) and explanation.saliency.min() >= 0
+    assert explanation.edges and {edge.end for edge in explanation.edges} == {
+        int(explanation.answer.predicted)}
+    assert all(edge.coupling > 0.1 for edge in explanation.edges)
+    assert xml.etree.ElementTree.fromstring(explanation._repr_html_()).tag.endswith("svg")
+    with pytest.raises(remcaps.Error, match="explain"):
+        network.explain(fashion.test.images[:2])
+
+
+def test_python_layers_equal_the_network_of_the_program(network, fashion):
+    class DrCapsNet(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(1, 256, 9)
+            self.primary = remcaps.nn.PrimaryCaps(256, types=32, kernel=9, dim=8, stride=2)
+            setattr(self, "class", remcaps.nn.FcCaps(32 * 36, 10))
+
+        def forward(self, images, **request):
+            layer = getattr(self, "class")
+            return layer(self.primary(self.conv(images).relu()), **request)
+
+    own, state = DrCapsNet(), network.state_dict()
+    own.load_state_dict({name.replace("conv1.", "conv."): value for name, value in state.items()
+                         if not name.startswith("decoder")})
+    images = network.prepare(fashion.test.images[:50])
+    with torch.no_grad():
+        poses, couplings = own(images, trace=True)
+    answer = network(images, trace=True)
+    assert torch.allclose(poses, answer.poses, atol=1e-5)
+    assert torch.allclose(couplings, answer.couplings, atol=1e-5)
+
+
+def test_evaluate_and_entropy_give_the_numbers_of_the_card():
+    name = "fashion-mnist/eff-capsnet-rem"
+    evaluation = remcaps.evaluate(f"zoo:{name}")
+    entropy = remcaps.entropy(f"zoo:{name}")
+    assert evaluation["samples"] == 10000
+    confusion = numpy.array(evaluation["confusion"])
+    assert confusion.sum() == 10000
+    assert confusion.trace() / 10000 == pytest.approx(evaluation["accuracy"])
+    card = (ZOO / f"{name}.md").read_text()
+    assert f"{evaluation['accuracy'] * 100:.2f}" in card
+    assert f"{entropy['entropy']:.2f}" in card
+    assert json.dumps(entropy)  # plain numbers and lists
+
+
+def test_a_wrong_name_is_one_line_that_suggests():
+    with pytest.raises(remcaps.UsageError, match="did you mean") as error:
+        remcaps.load("zoo:fashion-mnist/dr-capsnet-rme")
+    assert "\n" not in str(error.value)
+    with pytest.raises(remcaps.Error):
+        remcaps.load("no/such/run")

@@ -1,0 +1,47 @@
+import ast
+import pathlib
+
+import pytest
+
+import remcaps
+
+FOLDER = pathlib.Path(__file__).parents[1] / "remcaps"
+MODULES = ["data", "functional", "network", "nn", "parse_trees", "pruning"]
+
+
+def arguments(function):
+    given = function.args
+    names = [a.arg for a in given.args + given.kwonlyargs]
+    return names + ([given.kwarg.arg] if given.kwarg else [])
+
+
+def functions(tree):
+    """name -> arguments, of functions and methods."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = arguments(node)
+        if isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    found[f"{node.name}.{part.name}"] = arguments(part)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_stub_has_the_signatures_of_its_module(module):
+    stub = functions(ast.parse((FOLDER / f"{module}.pyi").read_text()))
+    code = functions(ast.parse((FOLDER / f"{module}.py").read_text()))
+    for name, parameters in stub.items():
+        assert code[name] == parameters, name
+    public = {n for n in code if not any(p.startswith("_") or p == "extra_repr" for p in n.split("."))}
+    assert public <= set(stub)
+
+
+def test_the_package_stub_names_everything():
+    tree = ast.parse((FOLDER / "__init__.pyi").read_text())
+    named = {a.asname for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    named |= {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
+    assert named == set(remcaps.__all__)
+    for name in remcaps.__all__:
+        assert hasattr(remcaps, name)
