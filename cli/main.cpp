@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "cli/commands.h"
+#include "cli/openmp_waits.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
@@ -63,6 +64,7 @@ ExitCode finish_output() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  remcaps::cli::restore_environment();
   remcaps::prepare_process(argv);
 
   CLI::App app{"remcaps: capsule networks, their parse trees, and Routing Entropy Minimization"};
@@ -84,6 +86,7 @@ int main(int argc, char** argv) {
   remcaps::cli::add_predict(app);
   remcaps::cli::add_explain(app);
   remcaps::cli::add_export(app);
+  remcaps::cli::add_zoo(app);
   remcaps::cli::add_figure(app);
   remcaps::cli::add_describe(app);
   remcaps::cli::add_data(app);
