@@ -3,13 +3,14 @@
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
 # make test-web the report's page: types, bundle, browser (needs Node and Chromium)
 # make lint     format and static checks   make format    apply the format
+# make docs     the API reference in build/docs/html
 
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all build test test-web demo bench sanitize lint format packages
+.PHONY: all build test test-web demo bench sanitize lint format docs packages
 
 all: build
 
@@ -40,6 +41,11 @@ sanitize: packages
 	cmake --preset asan-ubsan
 	cmake --build build/asan-ubsan --parallel $(JOBS)
 	scripts/run-sanitized build/asan-ubsan
+
+docs: packages $(BUILD)/build.ninja
+	@scripts/install-packages docs
+	@mkdir -p build/docs
+	REMCAPS_PUBLIC_HEADERS="$$(cat $(BUILD)/public_headers.txt)" doxygen docs/Doxyfile
 
 lint:
 	@scripts/install-packages lint
