@@ -1,4 +1,4 @@
-# make demo     train a capsule network on real images, from a bare Debian 12
+# make demo     show trained networks and train one on real images, from a bare Debian 12
 # make test     build everything and run every test
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
 # make python   build the Python module and run its tests

@@ -100,6 +100,7 @@ void add_task(CLI::App& bench, BenchmarkTask task, const std::string& name,
       ->check(at_least(1))
       ->capture_default_str();
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  add_threads(*command);
   command->add_option("--precision", options->precision, "float32, tf32 or bf16")
       ->capture_default_str();
   command->add_option("--kernels", options->kernels, "fused or reference")->capture_default_str();

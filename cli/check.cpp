@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/capsule/check.h"
@@ -44,6 +45,7 @@ void add_check(CLI::App& app) {
   auto* command = app.add_subcommand(
       "check", "Compare every fused kernel with its plain twin on random inputs");
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  add_threads(*command);
   command->add_option("--seed", options->seed, "Of the random inputs")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer("Example:\n  remcaps check --device cpu");

@@ -25,5 +25,6 @@ void add_reproduce(CLI::App& app);
 void add_resume(CLI::App& app);
 void add_table(CLI::App& app);
 void add_train(CLI::App& app);
+void add_zoo(CLI::App& app);
 
 }  // namespace remcaps::cli

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
@@ -46,6 +47,7 @@ void add_export(CLI::App& app) {
                       "Another checkpoint of the run: best, last or epoch-NNNN");
   command->add_option("--data", options->data,
                       "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
+  add_threads(*command);
   command->add_option("--data-note", options->data_note,
                       "How the data differ from the official ones, for the card");
   command->add_flag("--json", options->json, "The card's numbers as one JSON object on stdout");

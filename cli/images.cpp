@@ -6,20 +6,26 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/formats/image_file.h"
+#include "remcaps/data/formats/image_tree.h"
 
 namespace remcaps::cli {
 namespace {
 
 class ImageList {
  public:
-  ImageList(const LoadedRun& run, bool invert, std::string data_root)
-      : run_(run), invert_(invert), data_root_(std::move(data_root)) {}
+  ImageList(const LoadedRun& run, bool invert, std::string data_root, OnUnreadable on_unreadable)
+      : run_(run),
+        invert_(invert),
+        data_root_(std::move(data_root)),
+        on_unreadable_(std::move(on_unreadable)) {}
 
-  // A file, or images of a split: "test:3,7,10..14".
+  // A file, a folder, or images of a split: "test:3,7,10..14".
   void add(const std::string& word) {
     const size_t colon = word.find(':');
     std::error_code ignored;
-    if (colon == std::string::npos || std::filesystem::exists(word, ignored))
+    if (std::filesystem::is_directory(word, ignored))
+      check(add_folder(word) > 0, "{}: no PNG or JPEG files in this folder", word);
+    else if (colon == std::string::npos || std::filesystem::exists(word, ignored))
       add_file(word);
     else
       add_places(word, word.substr(0, colon), parse_ranges(word.substr(colon + 1)));
@@ -29,10 +35,24 @@ class ImageList {
 
  private:
   void add_file(const std::string& path) {
-    read_image_header(path);  // Error if it is not an image
+    try {
+      read_image_header(path);
+    } catch (const Error& error) {
+      if (!on_unreadable_) throw;
+      return on_unreadable_(path, error.what());
+    }
     inputs_.push_back(
         {path, unique(std::filesystem::path(path).stem().string()), std::nullopt,
          [run = &run_, path, invert = invert_] { return run->read_input(path, invert); }});
+  }
+
+  // With its sub-folders. Returns the number of files.
+  size_t add_folder(const std::filesystem::path& folder) {
+    const std::vector<std::filesystem::path> pictures = list_pictures(folder);
+    for (const std::filesystem::path& picture : pictures) add_file(picture.string());
+    size_t files = pictures.size();
+    for (const std::string& name : folder_names(folder)) files += add_folder(folder / name);
+    return files;
   }
 
   void add_places(const std::string& word, const std::string& split,
@@ -74,6 +94,7 @@ class ImageList {
   const LoadedRun& run_;
   bool invert_;
   std::string data_root_;
+  OnUnreadable on_unreadable_;
   std::shared_ptr<const DataSplits> data_;
   std::set<std::string> stems_;
   std::vector<ImageInput> inputs_;
@@ -88,14 +109,16 @@ std::string ImageInput::remark(const std::string& predicted) const {
 void ImageOptions::add_to(CLI::App& command) {
   command
       .add_option("images", words,
-                  "PNG or JPEG files, or images of the data set: test:17, test:3,7,10..14")
+                  "PNG or JPEG files, folders of them, or images of the data set: test:17, "
+                  "test:3,7,10..14")
       ->required();
   command.add_flag("--invert", invert, "Files: light to dark, for dark things on a light ground");
 }
 
 std::vector<ImageInput> list_images(const LoadedRun& run, const ImageOptions& options,
-                                    const std::string& data_root) {
-  ImageList images(run, options.invert, data_root);
+                                    const std::string& data_root,
+                                    const OnUnreadable& on_unreadable) {
+  ImageList images(run, options.invert, data_root, on_unreadable);
   for (const std::string& word : options.words) images.add(word);
   return images.take();
 }

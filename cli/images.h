@@ -1,4 +1,4 @@
-// The images on a command line: files, or images of a split of the run's data set.
+// The images on a command line: files, folders of files, or images of a split of the run's data set.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -35,10 +35,14 @@ struct ImageInput {
   std::string remark(const std::string& predicted) const;
 };
 
+/// What to do with a file that cannot be read.
+using OnUnreadable = std::function<void(const std::string& file, const std::string& message)>;
+
 /// Checks all images before the first is used, so that a misspelt name stops the command before it
-/// writes anything. Only the headers of files are read, since all images may not fit into memory.
-/// `run` must outlive the result.
+/// writes anything; with `on_unreadable`, such a file is left out instead. Only the headers of files
+/// are read, since all images may not fit into memory. `run` must outlive the result.
 std::vector<ImageInput> list_images(const LoadedRun& run, const ImageOptions& options,
-                                    const std::string& data_root);
+                                    const std::string& data_root,
+                                    const OnUnreadable& on_unreadable = nullptr);
 
 }  // namespace remcaps::cli

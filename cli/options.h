@@ -51,7 +51,16 @@ inline void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
 }
 
-/// --device and --data.
+/// --threads
+inline void add_threads(CLI::App& command) {
+  command
+      .add_option_function<int>(
+          "--threads", [](int threads) { use_threads(threads); },
+          "CPU threads to use (default: $OMP_NUM_THREADS, else one for each core)")
+      ->check(between(1, 1024));
+}
+
+/// --device, --data and --threads.
 struct PlaceOptions {
   std::string device = default_device();
   std::string data;
@@ -60,6 +69,7 @@ struct PlaceOptions {
     command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
     command.add_option("--data", data,
                        "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
+    add_threads(command);
   }
 };
 

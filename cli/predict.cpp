@@ -2,12 +2,14 @@
 
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/images.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/text.h"
 #include "remcaps/runs/load.h"
 
 namespace remcaps::cli {
@@ -18,7 +20,7 @@ struct PredictCommand {
   ImageOptions images;
   int64_t top = 1;
   PlaceOptions place;
-  bool json = false;
+  bool json = false, csv = false;
 };
 
 struct Guess {
@@ -32,14 +34,6 @@ size_t batch_size(const LoadedRun& run) {
   return run.model->images_are_independent() ? kBatch : 1;
 }
 
-// The activations of a few images, [B, J].
-torch::Tensor look_at(const LoadedRun& run, std::span<const ImageInput> images) {
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> batch;
-  for (const ImageInput& image : images) batch.push_back(image.read());
-  return run.model->forward(torch::cat(batch)).activations.cpu();
-}
-
 // activations: [J]
 std::vector<Guess> best_guesses(const LoadedRun& run, const torch::Tensor& activations,
                                 int64_t top) {
@@ -51,38 +45,105 @@ std::vector<Guess> best_guesses(const LoadedRun& run, const torch::Tensor& activ
   return guesses;
 }
 
+// Prints predictions as text or CSV while they come, or as one JSON object at the end.
+class PredictionPrinter {
+ public:
+  PredictionPrinter(const PredictCommand& options, const LoadedRun& run)
+      : options_(options), run_(run) {}
+
+  void add(const ImageInput& image, const std::vector<Guess>& guesses) {
+    if (options_.json) return add_json(image, guesses);
+    std::vector<std::string> values = {image.name, image.label.value_or("")};
+    std::string line = image.name;
+    for (const Guess& guess : guesses) {
+      values.insert(values.end(), {guess.name, fmt::format("{:.6g}", guess.activation)});
+      line += fmt::format("  {} {:.3f}", guess.name, guess.activation);
+    }
+    if (options_.csv && !std::exchange(has_header_, true)) fmt::print("{}", header());
+    if (options_.csv)
+      fmt::print("{}", csv_row(values));
+    else
+      fmt::print("{}{}\n", line, image.remark(guesses[0].name));
+  }
+
+  // The others are still predicted. If there are none, this is the command's error.
+  void add_unreadable(const std::string& file, const std::string& message) {
+    const std::vector<std::string>& words = options_.images.words;
+    if (words.size() == 1 && !std::filesystem::is_directory(words[0])) fail("{}", message);
+    std::fflush(stdout);
+    fmt::print(stderr, "remcaps: {}\n", message);
+    unreadable_.push_back({{"image", file}, {"error", message}});
+  }
+
+  void finish(size_t images) {
+    if (options_.json)
+      fmt::print("{}\n", json_text({{"model", run_.recipe.model},
+                                    {"dataset", run_.recipe.dataset.name},
+                                    {"weights", run_.weights.string()},
+                                    {"predictions", predictions_},
+                                    {"unreadable", unreadable_}}));
+    std::fflush(stdout);
+    check(unreadable_.empty(), "{} of {} images cannot be read", unreadable_.size(), images);
+  }
+
+ private:
+  std::string header() const {
+    std::vector<std::string> columns = {"image", "label", "class", "activation"};
+    for (int64_t k = 2; k <= std::min(options_.top, run_.model->classes()); ++k)
+      columns.insert(columns.end(), {fmt::format("class_{}", k), fmt::format("activation_{}", k)});
+    return csv_row(columns);
+  }
+
+  void add_json(const ImageInput& image, const std::vector<Guess>& guesses) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Guess& guess : guesses)
+      list.push_back({{"class", guess.name}, {"activation", guess.activation}});
+    predictions_.push_back({{"image", image.name},
+                            {"class", guesses[0].name},
+                            {"activation", guesses[0].activation},
+                            {"top", list}});
+    if (image.label) predictions_.back()["label"] = *image.label;
+  }
+
+  const PredictCommand& options_;
+  const LoadedRun& run_;
+  bool has_header_ = false;
+  nlohmann::json predictions_ = nlohmann::json::array(), unreadable_ = nlohmann::json::array();
+};
+
+void predict_batch(const PredictCommand& options, const LoadedRun& run,
+                   std::span<const ImageInput> images, PredictionPrinter& printer) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> inputs;
+  std::vector<const ImageInput*> readable;
+  for (const ImageInput& image : images) try {
+      inputs.push_back(image.read());
+      readable.push_back(&image);
+    } catch (const Error& error) {
+      printer.add_unreadable(image.name, error.what());
+    }
+  if (readable.empty()) return;
+  const torch::Tensor activations = run.model->forward(torch::cat(inputs)).activations.cpu();
+  for (size_t i = 0; i < readable.size(); ++i)
+    printer.add(*readable[i], best_guesses(run, activations[static_cast<int64_t>(i)], options.top));
+}
+
 void run_predict(const PredictCommand& options) {
   LoadedRun run = load_run(options.path, parse_device(options.place.device));
   run.compute_in("float32");
-  nlohmann::json all = nlohmann::json::array();
-  const std::vector<ImageInput> images = list_images(run, options.images, options.place.data);
+  PredictionPrinter printer(options, run);
+  size_t unreadable = 0;
+  const std::vector<ImageInput> images =
+      list_images(run, options.images, options.place.data,
+                  [&](const std::string& file, const std::string& message) {
+                    printer.add_unreadable(file, message);
+                    ++unreadable;
+                  });
   const size_t batch = batch_size(run);
-  torch::Tensor activations;
-  for (size_t at = 0; at < images.size(); ++at) {
-    const ImageInput& image = images[at];
-    if (at % batch == 0)
-      activations =
-          look_at(run, std::span(images).subspan(at, std::min(batch, images.size() - at)));
-    const std::vector<Guess> guesses =
-        best_guesses(run, activations[static_cast<int64_t>(at % batch)], options.top);
-    nlohmann::json list = nlohmann::json::array();
-    std::string line = image.name;
-    for (const auto& guess : guesses) {
-      list.push_back({{"class", guess.name}, {"activation", guess.activation}});
-      line += fmt::format("  {} {:.3f}", guess.name, guess.activation);
-    }
-    all.push_back({{"image", image.name},
-                   {"class", guesses[0].name},
-                   {"activation", guesses[0].activation},
-                   {"top", list}});
-    if (image.label) all.back()["label"] = *image.label;
-    if (!options.json) fmt::print("{}{}\n", line, image.remark(guesses[0].name));
-  }
-  if (options.json)
-    fmt::print("{}\n", json_text({{"model", run.recipe.model},
-                                  {"dataset", run.recipe.dataset.name},
-                                  {"weights", run.weights.string()},
-                                  {"predictions", all}}));
+  for (size_t at = 0; at < images.size(); at += batch)
+    predict_batch(options, run, std::span(images).subspan(at, std::min(batch, images.size() - at)),
+                  printer);
+  printer.finish(images.size() + unreadable);
 }
 
 }  // namespace
@@ -98,11 +159,14 @@ void add_predict(CLI::App& app) {
       ->check(at_least(1))
       ->capture_default_str();
   options->place.add_to(*command);
-  command->add_flag("--json", options->json, "One JSON object on stdout");
+  auto* json = command->add_flag("--json", options->json, "One JSON object on stdout");
+  command->add_flag("--csv", options->csv, "CSV on stdout, one row for each image")->excludes(json);
   command->footer(fmt::format(
       "Example:\n"
-      "  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg test:0..9 --top 3\n\n"
+      "  remcaps predict runs/imagenette/eff-conv-capsnet/seed-42 dog.jpg test:0..9 --top 3\n"
+      "  remcaps predict zoo:imagenette/eff-conv-capsnet-rem ~/pictures --csv > classes.csv\n\n"
       "{}\n"
+      "A file that cannot be read is named on stderr and left out; the exit code is then 1.\n"
       "It computes in float32, whatever precision the run was trained in.",
       kPicturesHelp));
   command->callback([options] { run_predict(*options); });

@@ -85,6 +85,7 @@ int remcaps::run_program(int argc, char** argv) {
   remcaps::cli::add_predict(app);
   remcaps::cli::add_explain(app);
   remcaps::cli::add_export(app);
+  remcaps::cli::add_zoo(app);
   remcaps::cli::add_figure(app);
   remcaps::cli::add_describe(app);
   remcaps::cli::add_data(app);

@@ -11,7 +11,7 @@
 
 namespace remcaps::cli {
 
-/// RUN, --split, --checkpoint, --batch, --precision, --device, --data, --json.
+/// RUN, --split, --checkpoint, --batch, --precision, --device, --data, --threads, --json.
 struct RunOptions {
   std::string path, split, checkpoint, precision;
   int64_t batch = 128;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
 
 namespace remcaps {
 namespace {
@@ -14,6 +15,15 @@ namespace {
 int terminal_width() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+// The end of a label says most: the names of runs begin alike.
+std::string shortened_label(const std::string& label, size_t columns) {
+  constexpr std::string_view kDots = "...";
+  if (label.size() <= columns) return label;
+  size_t begin = label.size() - (columns - std::min(columns, kDots.size()));
+  while (begin < label.size() && (static_cast<unsigned char>(label[begin]) & 0xC0) == 0x80) ++begin;
+  return std::string(kDots) + label.substr(begin);
 }
 
 }  // namespace
@@ -24,6 +34,25 @@ std::string human_seconds(double seconds) {
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string progress_line(const std::string& label, double share, const std::string& note,
+                          const std::string& left, size_t columns) {
+  constexpr size_t kLongestBar = 24, kShortestBar = 4, kBrackets = 3, kShortestLabel = 12;
+  const std::string rest =
+      fmt::format(" {:3.0f} %  {}{}{} left", share * 100, note, note.empty() ? "" : "  ", left);
+  const size_t shown_label = std::min(label.size(), kShortestLabel);
+  size_t bar = 0;  // none if even a short one does not fit
+  if (shown_label + kBrackets + kShortestBar + rest.size() <= columns)
+    bar = std::clamp(columns - std::min(columns, label.size() + kBrackets + rest.size()),
+                     kShortestBar, kLongestBar);
+  const size_t taken = rest.size() + (bar > 0 ? bar + kBrackets : 0);
+  std::string line = shortened_label(label, columns - std::min(columns, taken));
+  const auto filled = static_cast<size_t>(share * static_cast<double>(bar));
+  if (bar > 0) line += fmt::format(" [{:=<{}}{: <{}}]", "", filled, "", bar - filled);
+  line += rest;
+  if (line.size() > columns) line.resize(columns);
+  return line;
 }
 
 bool Progress::on_terminal() {
@@ -56,17 +85,13 @@ void Progress::update(int64_t done, const std::string& note) {
 }
 
 void Progress::draw(const std::string& note) {
-  constexpr int kBar = 24;
   const double share =
       std::clamp(static_cast<double>(done_) / static_cast<double>(total_), 0.0, 1.0);
-  const int filled = static_cast<int>(share * kBar);
   const double speed = rate();
   const std::string left =
       speed > 0 ? human_seconds(static_cast<double>(total_ - done_) / speed) : "?";
-  std::string line = fmt::format("{} [{:=<{}}{: <{}}] {:3.0f} %  {}  {} left", label_, "", filled,
-                                 "", kBar - filled, share * 100, note, left);
-  const auto width = static_cast<size_t>(terminal_width() - 1);
-  if (line.size() > width) line.resize(width);
+  const std::string line =
+      progress_line(label_, share, note, left, static_cast<size_t>(terminal_width() - 1));
   fmt::print(stderr, "\r\033[K{}", line);
   std::fflush(stderr);
   visible_ = true;

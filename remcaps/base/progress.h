@@ -37,6 +37,11 @@ class Progress {
   bool visible_ = false;
 };
 
+/// The text of a progress bar, at most `columns` wide. If it would be wider, the bar becomes shorter,
+/// then the label loses its beginning ("...capsnet-rem").
+std::string progress_line(const std::string& label, double share, const std::string& note,
+                          const std::string& left, size_t columns);
+
 /// "1:02:03", "4:05", "12 s"
 std::string human_seconds(double seconds);
 

@@ -61,6 +61,21 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::string csv_row(std::span<const std::string> values) {
+  std::string row;
+  for (const std::string& value : values) {
+    if (&value != values.data()) row += ',';
+    if (value.find_first_of(",\"\r\n") == std::string::npos) {
+      row += value;
+      continue;
+    }
+    row += '"';
+    for (const char c : value) row += c == '"' ? std::string("\"\"") : std::string(1, c);
+    row += '"';
+  }
+  return row + '\n';
+}
+
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -25,6 +25,9 @@ std::string lower_case(std::string text);
 /// Whether the text is valid UTF-8: only then can JSON, metadata and reports hold it.
 bool is_utf8(std::string_view text);
 
+/// A line of a CSV file, with its line break. A value is quoted if it needs to be (RFC 4180).
+std::string csv_row(std::span<const std::string> values);
+
 std::string base64(std::string_view bytes);
 
 /// The text up to the first line break. libtorch's messages go on with advice or a stack trace.

@@ -235,7 +235,11 @@ Recipe load_recipe(const std::string& name_or_path, const std::vector<std::strin
   YAML::Node given(YAML::NodeType::Map);
   for (const auto& assignment : overrides) set_yaml_path(given, assignment);
   rename_keys(given, renamed_keys(), "--set");
-  return parse_recipe(merge_yaml(node, given), name_of(path));
+  Recipe recipe = parse_recipe(merge_yaml(node, given), name_of(path));
+  // With another data set it is not that recipe any more.
+  if (given["dataset"]["name"])
+    recipe.name = (fs::path(recipe.dataset.name) / fs::path(recipe.name).filename()).string();
+  return recipe;
 }
 
 std::shared_ptr<CapsNet> build_model(Recipe& recipe, ModelContext context) {

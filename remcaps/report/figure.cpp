@@ -29,22 +29,8 @@ std::string FigureTable::cell(double value) {
 }
 
 std::string FigureTable::csv() const {
-  std::string text;
-  const auto add_row = [&](const std::vector<std::string>& row) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) text += ',';
-      if (row[i].find_first_of(",\"\r\n") == std::string::npos) {
-        text += row[i];
-        continue;
-      }
-      text += '"';
-      for (const char c : row[i]) text += c == '"' ? std::string("\"\"") : std::string(1, c);
-      text += '"';
-    }
-    text += '\n';
-  };
-  add_row(columns);
-  for (const auto& row : rows) add_row(row);
+  std::string text = csv_row(columns);
+  for (const auto& row : rows) text += csv_row(row);
   return text;
 }
 

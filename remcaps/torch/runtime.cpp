@@ -51,6 +51,13 @@ void keep_freed_memory() {
 
 }  // namespace
 
+void use_threads(int threads) {
+  at::set_num_threads(threads);
+  using SetThreads = void (*)(int);
+  if (const auto set = reinterpret_cast<SetThreads>(openblas_symbol("openblas_set_num_threads")))
+    set(threads);
+}
+
 std::string current_blas_core() {
   using CoreName = char* (*)();
   const auto core = reinterpret_cast<CoreName>(openblas_symbol("openblas_get_corename"));

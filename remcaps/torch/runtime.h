@@ -19,6 +19,9 @@ void prepare_process(char** argv);
 /// runs on the wrong kernels (empty if all is well).
 std::string prepare_embedded();
 
+/// From now on work is divided over so many CPU threads: libtorch's, OpenBLAS's and the project's own.
+void use_threads(int threads);
+
 /// The core OpenBLAS should use on this CPU; empty if it finds the right one by itself.
 std::string wanted_blas_core();
 

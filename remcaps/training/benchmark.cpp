@@ -249,7 +249,7 @@ BenchmarkResult run_benchmark(Recipe recipe, const BenchmarkOptions& options) {
   const auto model = build_model(recipe, *context);
   if (options.trained != nullptr) start_from(*model, *options.trained);
   model->to(options.device);
-  if (options.trained != nullptr && options.task == BenchmarkTask::kInfer) {
+  if (options.task == BenchmarkTask::kInfer) {  // as load_run() does
     model->eval();
     pack_weights(*model);
   }

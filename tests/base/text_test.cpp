@@ -10,6 +10,12 @@
 namespace remcaps {
 namespace {
 
+TEST(CsvRow, QuotesWhatNeedsIt) {
+  EXPECT_EQ(csv_row(std::vector<std::string>{"plain", "a,b", "say \"x\"", ""}),
+            "plain,\"a,b\",\"say \"\"x\"\"\",\n");
+  EXPECT_EQ(csv_row({}), "\n");
+}
+
 TEST(HumanNumbers, AreReadable) {
   EXPECT_EQ(with_commas(30729999), "30,729,999");
   EXPECT_EQ(with_commas(-1234), "-1,234");

@@ -125,6 +125,9 @@ TEST(Recipe, IsFoundByNameAndAMisspeltNameSuggestsTheNearest) {
   const Recipe recipe = load_recipe("mnist/dr-capsnet");
   EXPECT_EQ(recipe.name, "mnist/dr-capsnet");
   EXPECT_EQ(recipe.train.batch, 9);
+  EXPECT_EQ(load_recipe("mnist/dr-capsnet", {"train.batch=3"}).name, "mnist/dr-capsnet");
+  EXPECT_EQ(load_recipe("mnist/dr-capsnet", {"dataset.name=folder"}).name, "folder/dr-capsnet")
+      << "it is another recipe with another data set";
   EXPECT_THAT(error_of([] { load_recipe("mnist/dr-capnet"); }),
               HasSubstr("did you mean mnist/dr-capsnet?"));
   EXPECT_THAT(recipe_names(), ::testing::Not(::testing::Contains("base")));

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/parallel.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/formats/image_file.h"
@@ -38,7 +38,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder, bool folders) {
   return found;
 }
 
-// Calls `work` for every picture, one thread a core; the first error stops all and is thrown.
+// Calls `work` for every picture, on several threads; the first error stops all and is thrown.
 void for_each_picture(const std::vector<LabelledImage>& list,
                       const std::function<void(size_t)>& work) {
   Progress progress("decoding", static_cast<int64_t>(list.size()));
@@ -60,7 +60,7 @@ void for_each_picture(const std::vector<LabelledImage>& list,
     }
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < usable_cores(); ++i) threads.emplace_back(worker);
+  for (int i = 1; i < thread_count(); ++i) threads.emplace_back(worker);
   worker();
   for (std::thread& thread : threads) thread.join();
   if (failure != nullptr) std::rethrow_exception(failure);
