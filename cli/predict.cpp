@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/runs/load.h"
 
 namespace remcaps::cli {
@@ -37,7 +38,11 @@ torch::Tensor look_at(const LoadedRun& run, std::span<const ImageInput> images) 
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> batch;
   for (const ImageInput& image : images) batch.push_back(image.read());
-  return run.model->forward(torch::cat(batch)).activations.cpu();
+  torch::Tensor activations = run.model->forward(torch::cat(batch)).activations.cpu();
+  check(torch::isfinite(activations).all().item<bool>(),
+        "{}: the network's answer is not finite (damaged or diverged weights?)",
+        run.weights.string());
+  return activations;
 }
 
 // activations: [J]
@@ -76,7 +81,7 @@ void run_predict(const PredictCommand& options) {
                    {"activation", guesses[0].activation},
                    {"top", list}});
     if (image.label) all.back()["label"] = *image.label;
-    if (!options.json) fmt::print("{}{}\n", line, image.remark(guesses[0].name));
+    if (!options.json) fmt::print("{}\n", printable(line + image.remark(guesses[0].name)));
   }
   if (options.json)
     fmt::print("{}\n", json_text({{"model", run.recipe.model},

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "remcaps/base/message.h"
 
 namespace remcaps {
 namespace {
@@ -67,15 +68,13 @@ void Progress::draw(const std::string& note) {
                                  "", kBar - filled, share * 100, note, left);
   const auto width = static_cast<size_t>(terminal_width() - 1);
   if (line.size() > width) line.resize(width);
-  fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
+  write_to_stderr("\r\033[K" + printable(line));
   visible_ = true;
 }
 
 void Progress::finish() {
   if (!visible_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  write_to_stderr("\r\033[K");
   visible_ = false;
 }
 

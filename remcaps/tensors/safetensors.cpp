@@ -32,7 +32,7 @@ struct Mapping {
   size_t size = 0;
 
   explicit Mapping(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     check(fd >= 0, "{}: cannot read: {}", path.string(), std::strerror(errno));
     struct stat status {};
     if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
