@@ -16,6 +16,7 @@
 #include "remcaps/evaluation/evaluate.h"
 #include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/pruning/pruner.h"
+#include "remcaps/pruning/sparsity.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/adam.h"
 

@@ -190,15 +190,15 @@ void write_atomically(const fs::path& path, std::string_view text) {
 void append_to_file(const fs::path& path, std::string_view text) {
   const OpenFile file(path, O_WRONLY | O_APPEND);
   struct stat before {};
-  check(file.is_open() && ::fstat(file.descriptor(), &before) == 0, "{}: cannot append: {}",
-        path.string(), std::strerror(errno));
+  if (!file.is_open() || ::fstat(file.descriptor(), &before) != 0)
+    fail("{}: cannot append: {}", path.string(), std::strerror(errno));
   if (!write_all(file.descriptor(), text.data(), text.size())) {
     const int error = errno;
     [[maybe_unused]] const int refused = ::ftruncate(file.descriptor(), before.st_size);
     fail("{}: cannot append: {}", path.string(), std::strerror(error));
   }
-  check(::fsync(file.descriptor()) == 0, "{}: cannot flush to disk: {}", path.string(),
-        std::strerror(errno));
+  if (::fsync(file.descriptor()) != 0)
+    fail("{}: cannot flush to disk: {}", path.string(), std::strerror(errno));
 }
 
 std::string read_file(const fs::path& path, size_t most) {
@@ -238,14 +238,14 @@ void make_folder(const fs::path& path) {
 void prepare_output(const fs::path& file) {
   check(!is_folder(file), "{}: a folder; expected a file to write", file.string());
   if (is_stream(file)) {
-    check(::access(file.c_str(), W_OK) == 0, "{}: cannot write: {}", file.string(),
-          std::strerror(errno));
+    if (::access(file.c_str(), W_OK) != 0)
+      fail("{}: cannot write: {}", file.string(), std::strerror(errno));
     return;
   }
   const fs::path folder = folder_of(file);
   make_folder(folder);
-  check(::access(folder.c_str(), W_OK | X_OK) == 0, "{}: cannot write: {}", file.string(),
-        std::strerror(errno));
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail("{}: cannot write: {}", file.string(), std::strerror(errno));
 }
 
 }  // namespace remcaps
