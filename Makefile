@@ -2,6 +2,7 @@
 # make test     build everything and run every test
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
 # make test-web the report's page: types, bundle, browser (needs Node and Chromium)
+# make fuzz TARGET=safetensors SECONDS=60   look for inputs that break a reader (needs clang)
 # make lint     format and static checks   make format    apply the format
 
 PRESET ?= release
@@ -9,7 +10,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all build test test-web demo bench sanitize lint format packages
+.PHONY: all build test test-web demo bench sanitize fuzz lint format packages
 
 all: build
 
@@ -40,6 +41,10 @@ sanitize: packages
 	cmake --preset asan-ubsan
 	cmake --build build/asan-ubsan --parallel $(JOBS)
 	scripts/run-sanitized build/asan-ubsan
+
+fuzz:
+	@scripts/install-packages fuzz
+	scripts/fuzz "$(TARGET)" $(SECONDS)
 
 lint:
 	@scripts/install-packages lint
