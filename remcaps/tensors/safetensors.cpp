@@ -24,6 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr size_t kMaxMetadata = 1 << 20;      // parsed again, as JSON and YAML
 constexpr const char* kMetadata = "__metadata__";
 
 struct Mapping {
@@ -187,6 +188,10 @@ void SafetensorsFile::read_header(const char* begin, const char* end,
         "{}: broken header: {} is not {}", file, reading,
         reading == kMetadata ? "a text for every key" : "a tensor's dtype, shape and data_offsets");
   }
+  size_t bytes = 0;
+  for (const auto& [key, text] : metadata_) bytes += key.size() + text.size();
+  check(bytes <= kMaxMetadata, "{}: its metadata have {} bytes; expected at most {}", file, bytes,
+        kMaxMetadata);
 }
 
 // The tensors follow each other without a gap: each byte belongs to exactly one of them.

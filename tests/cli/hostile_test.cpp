@@ -159,7 +159,7 @@ TEST_F(HostileRecipe, IsOneLineAtOnce) {
   expect_one_line(describe("keys.yaml"), 1, "keys.yaml: more than");
   write_atomically(folder_ / "long.yaml", std::string(200'000, 'k') + ": 1");
   const ProgramResult result = describe("long.yaml");
-  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.exit_code, 2) << result.err;
   EXPECT_LT(result.err.size(), 5000u);
 }
 
