@@ -4,13 +4,14 @@
 # make test-web the report's page: types, bundle, browser (needs Node and Chromium)
 # make fuzz TARGET=safetensors SECONDS=60   look for inputs that break a reader (needs clang)
 # make lint     format and static checks   make format    apply the format
+# make docs     the API reference in build/docs/html
 
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all build test test-web demo bench sanitize fuzz lint format packages
+.PHONY: all build test test-web demo bench sanitize fuzz lint format docs packages
 
 all: build
 
@@ -45,6 +46,11 @@ sanitize: packages
 fuzz:
 	@scripts/install-packages fuzz
 	scripts/fuzz "$(TARGET)" $(SECONDS)
+
+docs: packages $(BUILD)/build.ninja
+	@scripts/install-packages docs
+	@mkdir -p build/docs
+	REMCAPS_PUBLIC_HEADERS="$$(cat $(BUILD)/public_headers.txt)" doxygen docs/Doxyfile
 
 lint:
 	@scripts/install-packages lint

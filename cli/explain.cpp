@@ -51,7 +51,7 @@ void run_explain(ExplainCommand command) {
   if (command.out.empty())
     command.out = std::filesystem::path("explained") / folder_of_recipe(run.recipe);
   for (const ImageInput& input : list_images(run, command.images, command.place.data)) {
-    const Explanation explanation =
+    const ExplanationFiles explanation =
         explain_image(run, input.read(), command.options, command.out / input.stem);
     const Answer &plain = explanation.plain, &quantized = explanation.quantized;
     const std::string name = run.class_name(plain.predicted);

@@ -4,11 +4,13 @@
 include(CMakePackageConfigHelpers)
 
 get_property(libraries GLOBAL PROPERTY REMCAPS_LIBRARIES)
-install(TARGETS remcaps_options remcaps_torch_options remcaps_all ${libraries} EXPORT remcapsTargets
+install(TARGETS remcaps_options remcaps_torch_options ${libraries} EXPORT remcapsTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS remcaps_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY remcaps DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
+foreach(header IN LISTS REMCAPS_PUBLIC_HEADERS)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 install(DIRECTORY models recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/remcaps)
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/remcaps)

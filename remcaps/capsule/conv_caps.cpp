@@ -1,6 +1,7 @@
 #include "remcaps/capsule/conv_caps.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/routing/iterated.h"
 
 namespace remcaps {
 

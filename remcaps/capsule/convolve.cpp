@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "remcaps/ops/convolution.h"
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {

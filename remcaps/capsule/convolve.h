@@ -4,11 +4,14 @@
 #include <torch/nn/modules/conv.h>
 
 #include "remcaps/capsule/packed_weight.h"
-#include "remcaps/ops/convolution.h"
+#include "remcaps/ops/kernel_path.h"
 
 namespace remcaps {
 
 using torch::Tensor;
+
+class PackedFilters;
+class SparseWeights;
 
 /// A convolution that can pack its weight once it is trained.
 class ConvolutionImpl : public torch::nn::Conv2dImpl {

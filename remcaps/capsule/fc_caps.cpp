@@ -1,6 +1,7 @@
 #include "remcaps/capsule/fc_caps.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/ops/routing.h"
 
 namespace remcaps {
 

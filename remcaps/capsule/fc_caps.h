@@ -6,7 +6,6 @@
 
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/routing/dynamic.h"
-#include "remcaps/ops/routing.h"
 
 namespace remcaps {
 

@@ -14,7 +14,7 @@ template <typename Form>
 class PackedWeight {
  public:
   void pack(const torch::Tensor& weight) {
-    form_ = std::make_unique<const Form>(weight);
+    form_ = std::make_shared<const Form>(weight);
     values_ = weight.data_ptr();
     version_ = version_of(weight);
   }
@@ -32,7 +32,7 @@ class PackedWeight {
     return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version());
   }
 
-  std::unique_ptr<const Form> form_;
+  std::shared_ptr<const Form> form_;  // shared: headers need not know what a Form is
   const void* values_ = nullptr;
   int64_t version_ = 0;
 };

@@ -112,7 +112,7 @@ class Writer {
   }
 
   void leave_out(std::string line) { result_.left_out.push_back(std::move(line)); }
-  Explanation take() { return std::move(result_); }
+  ExplanationFiles take() { return std::move(result_); }
 
  private:
   Picture picture_of(const Tensor& normalised) const {
@@ -136,13 +136,13 @@ class Writer {
   const torch::Tensor& image_;
   const Forward& forward_;
   fs::path stem_;
-  Explanation result_;
+  ExplanationFiles result_;
 };
 
 }  // namespace
 
-Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
-                          const ExplainOptions& options, const fs::path& stem) {
+ExplanationFiles explain_image(const LoadedRun& run, const torch::Tensor& image,
+                               const ExplainOptions& options, const fs::path& stem) {
   const torch::NoGradGuard no_grad;
   ForwardOptions how;
   how.trace = true;

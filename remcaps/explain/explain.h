@@ -27,7 +27,7 @@ struct Answer {
   double activation = 0;  ///< ||v_j||
 };
 
-struct Explanation {
+struct ExplanationFiles {
   Answer plain;                              ///< with plain couplings, as `predict` gives it
   Answer quantized;                          ///< with quantized couplings, as the pictures show it
   std::vector<std::filesystem::path> files;  ///< written
@@ -43,7 +43,7 @@ struct Explanation {
 /// from one image, float32 [1, C, H, W], normalised, on the run's device. Couplings are quantized
 /// as the run's recipe says, which may change the answer. Error if something was asked for by name
 /// that the network cannot show.
-Explanation explain_image(const LoadedRun& run, const torch::Tensor& image,
-                          const ExplainOptions& options, const std::filesystem::path& stem);
+ExplanationFiles explain_image(const LoadedRun& run, const torch::Tensor& image,
+                               const ExplainOptions& options, const std::filesystem::path& stem);
 
 }  // namespace remcaps

@@ -4,6 +4,7 @@
 
 #include <torch/nn/modules/batchnorm.h>
 
+#include "remcaps/capsule/conv_caps.h"
 #include "remcaps/models/stacked_capsnet.h"
 
 namespace remcaps {

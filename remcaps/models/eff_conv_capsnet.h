@@ -2,6 +2,7 @@
 // Efficient-CapsNet's, a convolutional capsule layer, class capsules with shared matrices.
 #pragma once
 
+#include "remcaps/capsule/conv_caps.h"
 #include "remcaps/models/eff_backbone.h"
 
 namespace remcaps {

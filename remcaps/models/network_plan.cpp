@@ -1,7 +1,9 @@
 #include "remcaps/models/network_plan.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/decoder.h"
+#include "remcaps/capsule/routing/iterated.h"
 
 namespace remcaps {
 namespace {

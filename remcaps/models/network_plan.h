@@ -4,12 +4,15 @@
 #include <torch/expanding_array.h>
 #include <torch/nn/modules/conv.h>
 
-#include "remcaps/capsule/conv_caps.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/models/model.h"
 
 namespace remcaps {
+
+struct Conv2dCapsOptions;
+struct Conv3dCapsOptions;
+struct ConvCapsOptions;
 
 /// A map of features and the layer it comes from.
 struct FeatureMap {

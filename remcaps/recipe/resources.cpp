@@ -22,7 +22,17 @@ fs::path checkout_of(const fs::path& program_folder) {
   return fs::exists(checkout / "CMakePresets.json", error) ? checkout : fs::path();
 }
 
+std::vector<fs::path>& added_prefixes() {
+  static std::vector<fs::path> prefixes;
+  return prefixes;
+}
+
 }  // namespace
+
+bool add_resource_prefix(const fs::path& prefix) {
+  added_prefixes().push_back(prefix);
+  return true;
+}
 
 std::vector<fs::path> resource_folders(const std::string& kind) {
   std::string variable = "REMCAPS_" + kind;
@@ -36,6 +46,8 @@ std::vector<fs::path> resource_folders(const std::string& kind) {
   if (const fs::path checkout = checkout_of(program); !checkout.empty())
     folders.push_back(checkout / kind);
   folders.push_back(program.parent_path() / "share" / "remcaps" / kind);
+  for (const fs::path& prefix : added_prefixes())
+    folders.push_back(prefix / "share" / "remcaps" / kind);
   return folders;
 }
 

@@ -12,4 +12,7 @@ namespace remcaps {
 /// an installed program.
 std::vector<std::filesystem::path> resource_folders(const std::string& kind);
 
+/// Adds an install prefix whose share/remcaps/ is searched last. Returns true.
+bool add_resource_prefix(const std::filesystem::path& prefix);
+
 }  // namespace remcaps

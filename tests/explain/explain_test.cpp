@@ -19,7 +19,7 @@ class ExplainImage : public ::testing::Test {
     return run.source(run.load_data(""), "test").evaluation_batch(0, 1).images;
   }
 
-  Explanation explain(const std::string& run_folder, const ExplainOptions& options = {}) {
+  ExplanationFiles explain(const std::string& run_folder, const ExplainOptions& options = {}) {
     const LoadedRun run = load_run(run_folder, torch::kCPU);
     return explain_image(run, first_image(run), options, runs_.folder() / "out" / "picture");
   }
@@ -32,7 +32,7 @@ class ExplainImage : public ::testing::Test {
 };
 
 TEST_F(ExplainImage, WritesAllTheNetworkCanShow) {
-  const Explanation explanation = explain(runs_.on_grid());
+  const ExplanationFiles explanation = explain(runs_.on_grid());
   EXPECT_GE(explanation.plain.predicted, 0);
   EXPECT_LT(explanation.plain.predicted, 3);
   ASSERT_EQ(explanation.files.size(), 4u);
@@ -52,7 +52,7 @@ TEST_F(ExplainImage, GivesTheAnswerWithAndWithoutQuantizedCouplings) {
   for (int64_t place = 0; place < source.size(); ++place) {
     const torch::NoGradGuard no_grad;
     const torch::Tensor image = source.evaluation_batch(place, 1).images;
-    const Explanation explanation = explain_image(run, image, {}, runs_.folder() / "picture");
+    const ExplanationFiles explanation = explain_image(run, image, {}, runs_.folder() / "picture");
     const auto expect = [](const Answer& answer, const Forward& forward) {
       EXPECT_EQ(answer.predicted, forward.activations[0].argmax().item<int64_t>());
       EXPECT_NEAR(answer.activation, forward.activations.max().item<double>(), 1e-6);
@@ -123,7 +123,7 @@ TEST_F(ExplainImage, TheOverlayPictureShowsImageMapAndBoth) {
 
 TEST_F(ExplainImage, ANetworkWithoutAGridShowsItsTreeOnly) {
   const std::string folder = runs_.layered();
-  const Explanation explanation = explain(folder);
+  const ExplanationFiles explanation = explain(folder);
   ASSERT_EQ(explanation.files.size(), 1u);
   EXPECT_EQ(explanation.files[0], file("-tree.svg"));
   EXPECT_THAT(read_file(file("-tree.svg")), HasSubstr("a &lt;b&gt; &amp; c"));

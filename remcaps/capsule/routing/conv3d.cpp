@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "remcaps/capsule/routing/iterated.h"
 #include "remcaps/base/error.h"
 #include "remcaps/torch/compat.h"
 

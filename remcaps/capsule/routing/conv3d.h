@@ -1,7 +1,7 @@
 // Routing through a 3-D convolution (DeepCaps).
 #pragma once
 
-#include "remcaps/capsule/routing/iterated.h"
+#include "remcaps/capsule/routing/routing.h"
 
 namespace remcaps {
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "remcaps/capsule/routing/iterated.h"
+
 namespace remcaps {
 namespace {
 

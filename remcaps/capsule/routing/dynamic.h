@@ -1,7 +1,7 @@
 // Dynamic routing, or routing by agreement (Sabour et al.; the paper's algorithm 1).
 #pragma once
 
-#include "remcaps/capsule/routing/iterated.h"
+#include "remcaps/capsule/routing/routing.h"
 
 namespace remcaps {
 

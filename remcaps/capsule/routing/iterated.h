@@ -7,15 +7,6 @@
 
 namespace remcaps {
 
-/// What the gradient of the loss sees of the routing iterations.
-enum class RoutingGradient {
-  kLast,  ///< published code: votes are constants except in the last weighted sum
-  kFull,  ///< paper's appendix: both terms, through the couplings of every iteration too
-};
-
-/// In which iterations a parent's bias is added to its pre-activation.
-enum class BiasUse { kNone, kEvery, kLast };
-
 inline bool bias_now(BiasUse use, bool last_iteration) {
   return use == BiasUse::kEvery || (use == BiasUse::kLast && last_iteration);
 }

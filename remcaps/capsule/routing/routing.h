@@ -37,6 +37,15 @@ namespace remcaps {
 
 class PackedMatrices;
 
+/// What the gradient of the loss sees of the routing iterations.
+enum class RoutingGradient {
+  kLast,  ///< published code: votes are constants except in the last weighted sum
+  kFull,  ///< paper's appendix: both terms, through the couplings of every iteration too
+};
+
+/// In which iterations a parent's bias is added to its pre-activation.
+enum class BiasUse { kNone, kEvery, kLast };
+
 /// What a caller wants of one pass through a routing layer.
 struct RoutingRequest {
   /// Rounds the couplings of the last iteration before the weighted sum. The rounded couplings are

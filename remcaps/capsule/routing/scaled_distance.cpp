@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "remcaps/capsule/routing/iterated.h"
+
 namespace remcaps {
 namespace {
 

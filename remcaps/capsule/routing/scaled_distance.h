@@ -1,7 +1,7 @@
 // Routing by scaled distance agreement (gamma-CapsNet).
 #pragma once
 
-#include "remcaps/capsule/routing/iterated.h"
+#include "remcaps/capsule/routing/routing.h"
 
 namespace remcaps {
 

@@ -1,0 +1,20 @@
+# REMCAPS_PUBLIC_HEADERS: what is installed and documented, remcaps/remcaps.h and all it includes.
+
+function(remcaps_add_public_header header)
+  get_property(known GLOBAL PROPERTY REMCAPS_PUBLIC_HEADERS)
+  if(header IN_LIST known)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY REMCAPS_PUBLIC_HEADERS ${header})
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include \"remcaps/")
+  foreach(line IN LISTS includes)
+    string(REGEX REPLACE "^#include \"(.*)\".*" "\\1" included "${line}")
+    remcaps_add_public_header(${included})
+  endforeach()
+endfunction()
+
+remcaps_add_public_header(remcaps/remcaps.h)
+get_property(REMCAPS_PUBLIC_HEADERS GLOBAL PROPERTY REMCAPS_PUBLIC_HEADERS)
+list(JOIN REMCAPS_PUBLIC_HEADERS " " headers)
+file(WRITE ${CMAKE_BINARY_DIR}/public_headers.txt "${headers}\n")

@@ -1,0 +1,87 @@
+/// @file
+/// A trained network inside a program of your own.
+#pragma once
+
+#include <torch/types.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "remcaps/explain/tree_graph.h"
+#include "remcaps/models/model.h"
+
+namespace remcaps {
+
+/// The answer of a network for one image.
+struct Classification {
+  int64_t class_index = 0;      ///< the class whose capsule is the longest
+  std::string class_name;       ///< its name, or its index if the network has no names
+  double length = 0;            ///< length of that capsule, 0 to 1: how sure the network is
+  std::vector<double> lengths;  ///< lengths of all class capsules
+};
+
+/// How a network saw one image. Couplings are quantized as the network's recipe says.
+struct Explanation {
+  Classification answer;       ///< with quantized couplings
+  Classification unquantized;  ///< with the couplings as they are: what classify() returns
+  /// Couplings of the last routing layer: [I, J], or [P, I, J] if the layer is convolutional.
+  torch::Tensor couplings;
+  /// Where the network looked, [H, W], not negative. Undefined if its capsules lie on no grid.
+  torch::Tensor saliency;
+  /// The parse tree. Nothing if the class capsules are not fully connected.
+  std::optional<ParseTree> tree;
+};
+
+/// A trained network. Copies share the weights. Its functions may be called from several threads.
+class Network {
+ public:
+  /// Loads a network.
+  ///
+  /// @param name    "zoo:mnist/dr-capsnet-rem" for a network that comes with remcaps, or the path of
+  ///                a weights file or of a run folder.
+  /// @param device  "cpu", "cuda" or "cuda:1".
+  /// @throws Error  if the file is missing, damaged or does not fit the network it names.
+  static Network load(const std::string& name, const std::string& device = "cpu");
+
+  /// Name of the network's architecture, "dr-capsnet".
+  const std::string& architecture() const;
+  /// Names of the classes. Empty if the network was trained without names.
+  const std::vector<std::string>& class_names() const;
+  /// Size of the images it takes.
+  ImageShape input() const;
+
+  /// Reads a PNG or JPEG file of any size as the network's input, float32 [1, C, H, W].
+  ///
+  /// The picture is stretched to the input's size. It becomes grey if the network takes grey images.
+  /// `invert` makes the negative: use it for a dark digit on white paper and a network trained on
+  /// MNIST, whose digits are white on black.
+  torch::Tensor read(const std::filesystem::path& picture, bool invert = false) const;
+
+  /// Turns pixels, uint8 [B, C, H, W], into the network's input: resized, cropped and normalised as
+  /// in its evaluation.
+  torch::Tensor prepare(const torch::Tensor& pixels) const;
+
+  /// Classifies images that read() or prepare() made, float32 [B, C, H, W].
+  std::vector<Classification> classify(const torch::Tensor& images) const;
+  /// Classifies a picture file.
+  Classification classify(const std::filesystem::path& picture) const;
+
+  /// Explains one image that read() or prepare() made, float32 [1, C, H, W].
+  Explanation explain(const torch::Tensor& image) const;
+  /// Explains a picture file.
+  Explanation explain(const std::filesystem::path& picture) const;
+
+  /// The network itself, for everything else libtorch can do with it. Images go in as classify()
+  /// takes them.
+  CapsNet& model() const;
+
+ private:
+  struct State;
+  explicit Network(std::shared_ptr<const State> state);
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace remcaps
