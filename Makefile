@@ -3,6 +3,7 @@
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
 # make python   build the Python module and run its tests
 # make test-web the report's page: types, bundle, browser (needs Node and Chromium)
+# make fuzz TARGET=safetensors SECONDS=60   look for inputs that break a reader (needs clang)
 # make lint     format and static checks   make format    apply the format
 # make docs     the API reference in build/docs/html
 
@@ -11,7 +12,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
 
-.PHONY: all build test python test-web demo bench sanitize lint format docs packages
+.PHONY: all build test python test-web demo bench sanitize fuzz lint format docs packages
 
 all: build
 
@@ -50,6 +51,10 @@ sanitize: packages
 	cmake --preset asan-ubsan
 	cmake --build build/asan-ubsan --parallel $(JOBS)
 	scripts/run-sanitized build/asan-ubsan
+
+fuzz:
+	@scripts/install-packages fuzz
+	scripts/fuzz "$(TARGET)" $(SECONDS)
 
 docs: packages $(BUILD)/build.ninja
 	@scripts/install-packages docs

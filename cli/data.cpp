@@ -7,6 +7,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/descriptor.h"
 #include "remcaps/data/fetch.h"
@@ -129,14 +130,13 @@ void verify(const DataOptions& options) {
   else if (checked == 0)
     fmt::print("no data sets in {} (remcaps data list)\n", root.string());
   // One line for each problem; the last is the error the program ends with.
-  for (size_t i = 0; i + 1 < problems.size(); ++i) fmt::print(stderr, "remcaps: {}\n", problems[i]);
+  for (size_t i = 0; i + 1 < problems.size(); ++i) say("remcaps: {}", problems[i]);
   if (!problems.empty()) throw Error(problems.back());
 }
 
 void fetch(const DataOptions& options) {
   const fs::path root = options.root();
   const DatasetDescriptor& dataset = find_dataset(options.name);
-  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const auto fetch_one = [&](const DatasetDescriptor& wanted) {
     const fs::path there = find_files(wanted, "", root);
     if (!there.empty() && !options.again) {
@@ -145,7 +145,7 @@ void fetch(const DataOptions& options) {
           wanted.name, there.string(), wanted.name);
       return;
     }
-    fmt::print("{}: in {} ({})\n", wanted.name, fetch_dataset(wanted, root, say).string(),
+    fmt::print("{}: in {} ({})\n", wanted.name, fetch_dataset(wanted, root, say_line).string(),
                wanted.terms);
   };
   if (!dataset.based_on.empty()) fetch_one(find_dataset(dataset.based_on));
@@ -162,7 +162,7 @@ void prepare(const DataOptions& options) {
   const SourceData source = read_files(options.dataset(options.name), root);
   write_prepared(out, source);
   for (const auto& [split, reason] : source.missing)
-    fmt::print(stderr, "remcaps: {}: without its {} set: {}\n", source.name, split, reason);
+    say("remcaps: {}: without its {} set: {}", source.name, split, reason);
   fmt::print(
       "{}: {} training, {}{} test images of {} in {} ({})\n", source.name,
       with_commas(source.train.size()),

@@ -8,6 +8,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/sparsity.h"
@@ -84,13 +85,17 @@ void print_text(const LoadedRun& run, const EntropyCommand& command, const Resul
   }
 
   size_t width = 5;
-  for (const auto& name : run.class_names) width = std::max(width, name.size());
+  std::vector<std::string> names;
+  for (const std::string& name : run.class_names) {
+    names.push_back(printable(name));
+    width = std::max(width, names.back().size());
+  }
   fmt::print("\n{:>{}} {:>9} {:>9} {:>9} {:>9}\n", "class", width, "predicted", "keys", "varying",
              "entropy");
-  for (size_t k = 0; k < run.class_names.size(); ++k) {
-    fmt::print("{:>{}} {:>9} {:>9} {:>9} {:>9.4f}\n", run.class_names[k], width,
-               trees.samples_per_class[k], trees.last().keys_per_class[k],
-               trees.last().varying_per_class[k], trees.last().entropy_per_class[k]);
+  for (size_t k = 0; k < names.size(); ++k) {
+    fmt::print("{:>{}} {:>9} {:>9} {:>9} {:>9.4f}\n", names[k], width, trees.samples_per_class[k],
+               trees.last().keys_per_class[k], trees.last().varying_per_class[k],
+               trees.last().entropy_per_class[k]);
     const size_t shown =
         std::min(trees.most_frequent[k].size(), static_cast<size_t>(command.trees));
     for (size_t t = 0; t < shown; ++t)
@@ -155,7 +160,7 @@ void run_entropy(const EntropyCommand& command) {
                                           {{"weights", run.weights.string()},
                                            {"dataset", run.recipe.dataset.name},
                                            {"split", command.run.split}});
-    fmt::print(stderr, "{}: {} parse trees\n", command.save, with_commas(trees));
+    say("{}: {} parse trees", command.save, with_commas(trees));
   }
   if (command.run.json)
     print_json(run, command, result);

@@ -8,6 +8,7 @@
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/pruning/pruner.h"
@@ -101,7 +102,9 @@ void print_measurement_table(const LoadedRun& run, const RunOptions& options,
              with_commas(sparsity.parameters), with_commas(sparsity.nonzero),
              sparsity.published() * 100, sparsity.overall() * 100);
 
-  print_classes(run.class_names, result.confusion);
+  std::vector<std::string> names;
+  for (const std::string& name : run.class_names) names.push_back(printable(name));
+  print_classes(names, result.confusion);
   if (sparsity.published() > 0) print_layers(sparsity, count_dead_structures(*run.model));
 }
 

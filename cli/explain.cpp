@@ -9,6 +9,7 @@
 #include "cli/run_options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps::cli {
@@ -64,12 +65,14 @@ void run_explain(ExplainCommand command) {
           {{"class", run.class_name(quantized.predicted)}, {"activation", quantized.activation}}},
          {"files", files}});
     if (input.label) all.back()["label"] = *input.label;
+    const std::string line =
+        fmt::format("{}  {} {:.3f}{}{}", input.name, name, plain.activation, input.remark(name),
+                    plain.predicted == quantized.predicted
+                        ? ""
+                        : fmt::format("; with quantized couplings {} {:.3f}",
+                                      run.class_name(quantized.predicted), quantized.activation));
     if (!command.json)
-      fmt::print("{}  {} {:.3f}{}{}\n{}", input.name, name, plain.activation, input.remark(name),
-                 plain.predicted == quantized.predicted
-                     ? ""
-                     : fmt::format("; with quantized couplings {} {:.3f}",
-                                   run.class_name(quantized.predicted), quantized.activation),
+      fmt::print("{}\n{}", printable(line),
                  files.empty() ? "" : fmt::format("  {}\n", fmt::join(files, "\n  ")));
     left_out = explanation.left_out;
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/message.h"
 #include "remcaps/data/dataset.h"
 #include "remcaps/torch/runtime.h"
 
@@ -48,7 +49,7 @@ inline CLI::Validator above_zero() {
 
 /// Prints to stderr, for people and not for programs.
 inline void print_notes(const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : notes) say("note: {}", note);
 }
 
 /// --threads

@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/text.h"
 #include "remcaps/runs/load.h"
 
@@ -63,7 +64,7 @@ class PredictionPrinter {
     if (options_.csv)
       fmt::print("{}", csv_row(values));
     else
-      fmt::print("{}{}\n", line, image.remark(guesses[0].name));
+      fmt::print("{}\n", printable(line + image.remark(guesses[0].name)));
   }
 
   // The others are still predicted. If there are none, this is the command's error.
@@ -71,7 +72,7 @@ class PredictionPrinter {
     const std::vector<std::string>& words = options_.images.words;
     if (words.size() == 1 && !std::filesystem::is_directory(words[0])) fail("{}", message);
     std::fflush(stdout);
-    fmt::print(stderr, "remcaps: {}\n", message);
+    say("remcaps: {}", message);
     unreadable_.push_back({{"image", file}, {"error", message}});
   }
 
@@ -124,6 +125,9 @@ void predict_batch(const PredictCommand& options, const LoadedRun& run,
     }
   if (readable.empty()) return;
   const torch::Tensor activations = run.model->forward(torch::cat(inputs)).activations.cpu();
+  check(torch::isfinite(activations).all().item<bool>(),
+        "{}: the network's answer is not finite (damaged or diverged weights?)",
+        run.weights.string());
   for (size_t i = 0; i < readable.size(); ++i)
     printer.add(*readable[i], best_guesses(run, activations[static_cast<int64_t>(i)], options.top));
 }

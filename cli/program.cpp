@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
@@ -52,7 +53,7 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
 }
 
 ExitCode output_failed(int error) {
-  fmt::print(stderr, "remcaps: stdout: cannot write: {}\n", std::strerror(error));
+  remcaps::say("remcaps: stdout: cannot write: {}", std::strerror(error));
   return kFailed;
 }
 
@@ -102,24 +103,20 @@ int remcaps::run_program(int argc, char** argv) {
       app.exit(error);  // prints the help or the version
       return finish_output();
     }
-    fmt::print(stderr, "remcaps: {} (remcaps {}--help)\n", with_suggestion(app, error, argv),
-               deepest(&app) == &app ? "" : deepest(&app)->get_name() + " ");
+    remcaps::say("remcaps: {} (remcaps {}--help)", with_suggestion(app, error, argv),
+                 deepest(&app) == &app ? "" : deepest(&app)->get_name() + " ");
     return kWrongUsage;
   } catch (const remcaps::Interrupted& error) {
-    fmt::print(stderr, "remcaps: {}\n", error.what());
+    remcaps::say("remcaps: {}", error.what());
     return error.exit_code();
   } catch (const remcaps::UsageError& error) {
-    fmt::print(stderr, "remcaps: {}\n", error.what());
+    remcaps::say("remcaps: {}", error.what());
     return kWrongUsage;
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "remcaps: {}\n", remcaps::first_line(error.what_without_backtrace()));
-    return kFailed;
-  } catch (const std::system_error& error) {
-    if (std::ferror(stdout) != 0) return output_failed(error.code().value());  // fmt's own
-    fmt::print(stderr, "remcaps: {}\n", error.what());
-    return kFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "remcaps: {}\n", error.what());
+    // fmt's own, if stdout cannot be written
+    const auto* output = dynamic_cast<const std::system_error*>(&error);
+    if (output != nullptr && std::ferror(stdout) != 0) return output_failed(output->code().value());
+    remcaps::say("remcaps: {}", remcaps::error_text(error));
     return kFailed;
   }
   return finish_output();

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/message.h"
 #include "remcaps/report/figure.h"
 #include "remcaps/report/reproduction.h"
 #include "remcaps/report/table.h"
@@ -73,11 +74,10 @@ void run_reproduce(ReproduceCommand command) {
   train_missing(
       plan, command.options,
       [](const PlannedRun& run, const std::string& limit) {
-        fmt::print(stderr, "{}, seed {}: {} ({})\n", run.recipe, run.seed, state_text(run.state),
-                   limit);
+        say("{}, seed {}: {} ({})", run.recipe, run.seed, state_text(run.state), limit);
       },
       [&failures](const PlannedRun& run, const std::string& message) {
-        fmt::print(stderr, "{}, seed {}: {}\n", run.recipe, run.seed, message);
+        say("{}, seed {}: {}", run.recipe, run.seed, message);
         ++failures;
       });
   if (wanted.figure.empty() || failures == 0) show_result(command, wanted, plan);

@@ -6,6 +6,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/text.h"
 #include "remcaps/data/augment.h"
 #include "remcaps/data/descriptor.h"
@@ -19,13 +20,12 @@ namespace {
 // What was found in a folder of the user's own pictures, and what will be done with it.
 void print_pictures(const DatasetOptions& options, const DataSplits& data) {
   const std::string changes = training_changes(options.augment);
-  fmt::print(stderr,
-             "{}: {} training, {} validation, {} test pictures of {} classes as {}; training "
-             "changes them by {} (see dataset.image_size, dataset.augment)\n",
-             options.folder, with_commas(data.train.size()), with_commas(data.validation.size()),
-             with_commas(data.test.size()), data.class_names.size(),
-             shape_text(augmented_shape(options.augment, data.train.images.sizes().slice(1).vec())),
-             changes.empty() ? "nothing" : changes);
+  say("{}: {} training, {} validation, {} test pictures of {} classes as {}; training "
+      "changes them by {} (see dataset.image_size, dataset.augment)",
+      options.folder, with_commas(data.train.size()), with_commas(data.validation.size()),
+      with_commas(data.test.size()), data.class_names.size(),
+      shape_text(augmented_shape(options.augment, data.train.images.sizes().slice(1).vec())),
+      changes.empty() ? "nothing" : changes);
 }
 
 struct TrainCommand {
@@ -64,8 +64,8 @@ struct TrainCommand {
       const auto trainer = start_run(
           loaded, data, out.empty() ? default_runs_folder(loaded) : std::filesystem::path(out),
           root, device);
-      fmt::print(stderr, "{} on {}, seed {}, {}: {}\n", loaded.model, loaded.dataset.name, each,
-                 device.str(), trainer->folder().path().string());
+      say("{} on {}, seed {}, {}: {}", loaded.model, loaded.dataset.name, each, device.str(),
+          trainer->folder().path().string());
       const RunSummary summary = trainer->run();
       if (json)
         runs.push_back(to_json(summary));

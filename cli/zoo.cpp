@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/text.h"
 #include "remcaps/tensors/safetensors.h"
 
@@ -62,7 +63,7 @@ void list_zoo(bool as_json) {
   for (const std::string& name : names) try {
       entries.push_back(zoo_entry(name));
     } catch (const Error& error) {
-      fmt::print(stderr, "remcaps: {}\n", error.what());
+      say("remcaps: {}", error.what());
     }
   if (as_json)
     fmt::print("{}\n", json_text({{"networks", entries}}));

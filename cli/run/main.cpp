@@ -8,6 +8,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/version.h"
 #include "remcaps/data/formats/picture_file.h"
 #include "remcaps/parse_tree/keys.h"
@@ -111,14 +112,14 @@ int main_of(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "remcaps-run: {}\n", error.what());
+    say("remcaps-run: {}", error.what());
     return 2;
   }
   try {
     run(options);
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "remcaps-run: {}\n", error.what());
+    say("remcaps-run: {}", error.what());
     return 1;
   }
 }

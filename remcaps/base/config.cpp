@@ -1,11 +1,13 @@
 #include "remcaps/base/config.h"
 
 #include <fmt/ranges.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
@@ -20,7 +22,77 @@ std::string text_of(const YAML::Node& node) {
   return emitter.good() ? emitter.c_str() : "?";
 }
 
+constexpr size_t kMostYamlBytes = 1 << 18;
+constexpr size_t kMostYamlNodes = 4096, kMostYamlLevels = 64;
+
+/// Counts the values of a YAML text while it is parsed, before a tree is made of them.
+class YamlBounds : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    open(mark, anchor);
+    close();
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                const std::string&) override {
+    open(mark, anchor);
+    close();
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = sizes_.find(anchor);
+    if (found == sizes_.end())
+      throw YAML::ParserException(mark, "an alias of a value that contains it");
+    add(mark, found->second);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open(mark, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open(mark, anchor);
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    YAML::anchor_t anchor;  // 0: none
+    size_t before;          // nodes of the text before this one
+  };
+
+  void open(const YAML::Mark& mark, YAML::anchor_t anchor) {
+    open_.push_back({anchor, nodes_});
+    if (open_.size() > kMostYamlLevels)
+      throw YAML::ParserException(mark, fmt::format("more than {} levels", kMostYamlLevels));
+    add(mark, 1);
+  }
+  void close() {
+    if (open_.back().anchor != 0) sizes_[open_.back().anchor] = nodes_ - open_.back().before;
+    open_.pop_back();
+  }
+  void add(const YAML::Mark& mark, size_t nodes) {
+    nodes_ += nodes;
+    if (nodes_ > kMostYamlNodes)
+      throw YAML::ParserException(mark, fmt::format("more than {} values", kMostYamlNodes));
+  }
+
+  std::vector<Open> open_;
+  std::map<YAML::anchor_t, size_t> sizes_;  // nodes of each anchored value that is complete
+  size_t nodes_ = 0;
+};
+
 }  // namespace
+
+YAML::Node parse_yaml(const std::string& text) {
+  if (text.size() > kMostYamlBytes)
+    throw YAML::ParserException(YAML::Mark(), fmt::format("more than {} bytes", kMostYamlBytes));
+  std::istringstream in(text);
+  YamlBounds bounds;
+  YAML::Parser(in).HandleNextDocument(bounds);
+  return YAML::Load(text);
+}
 
 ConfigSection::ConfigSection(YAML::Node node, std::string source, std::string prefix)
     : node_(node ? node : YAML::Node(YAML::NodeType::Map)),
@@ -195,12 +267,14 @@ std::vector<std::string> included_files(const YAML::Node& include, const std::st
   return files;
 }
 
-YAML::Node load_yaml(const std::string& path, const RenamedKeys& renamed, int depth) {
+// `files` counts those that were read for one recipe.
+YAML::Node load_yaml(const std::string& path, const RenamedKeys& renamed, int depth, int& files) {
   namespace fs = std::filesystem;
   check(depth < 16, "{}: includes nest deeper than 16 files (a circle?)", path);
+  check(++files <= 64, "{}: a recipe of more than 64 files", path);
   YAML::Node own;
   try {
-    own = YAML::Load(read_file(path));
+    own = parse_yaml(read_file(path, kMostYamlBytes));
   } catch (const YAML::Exception& error) {
     throw UsageError(fmt::format("{}:{}: {}", path, error.mark.line + 1, error.msg));
   }
@@ -212,8 +286,8 @@ YAML::Node load_yaml(const std::string& path, const RenamedKeys& renamed, int de
   YAML::Node merged(YAML::NodeType::Map);
   if (const YAML::Node includes = own["include"]) {
     for (const auto& file : included_files(includes, path))
-      merged = merge_yaml(
-          merged, load_yaml((fs::path(path).parent_path() / file).string(), renamed, depth + 1));
+      merged = merge_yaml(merged, load_yaml((fs::path(path).parent_path() / file).string(), renamed,
+                                            depth + 1, files));
     own.remove("include");
   }
   return merge_yaml(merged, own);
@@ -236,7 +310,8 @@ void rename_keys(YAML::Node& root, const RenamedKeys& renamed, const std::string
 }
 
 YAML::Node load_yaml_with_includes(const std::string& path, const RenamedKeys& renamed) {
-  return load_yaml(path, renamed, 0);
+  int files = 0;
+  return load_yaml(path, renamed, 0, files);
 }
 
 void set_yaml_path(YAML::Node& root, const std::string& assignment) {
@@ -245,7 +320,7 @@ void set_yaml_path(YAML::Node& root, const std::string& assignment) {
     throw UsageError(fmt::format("--set {}: expected key=value", assignment));
   YAML::Node value;
   try {
-    value = YAML::Load(assignment.substr(equals + 1));
+    value = parse_yaml(assignment.substr(equals + 1));
   } catch (const YAML::Exception& error) {
     throw UsageError(fmt::format("--set {}: {}", assignment, error.msg));
   }

@@ -82,6 +82,12 @@ class ConfigSection {
   YAML::Node resolved_;
 };
 
+/// Parses a YAML text. YAML::Exception if it is not valid, is longer than 256 KiB, or has more
+/// than 4,096 values or 64 levels, with each alias (*name) counted as what it stands for. yaml-cpp
+/// itself would take hours for some short texts, and overflow the stack for an alias of a value
+/// that contains it.
+YAML::Node parse_yaml(const std::string& text);
+
 /// A key of a top-level section that has a new name.
 struct RenamedKey {
   std::string section, old_name, new_name;

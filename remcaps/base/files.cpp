@@ -201,20 +201,24 @@ void append_to_file(const fs::path& path, std::string_view text) {
     fail("{}: cannot flush to disk: {}", path.string(), std::strerror(errno));
 }
 
-std::string read_file(const fs::path& path) {
+std::string read_file(const fs::path& path, size_t most) {
   check(!is_folder(path), "{}: is a folder; expected a file", path.string());
-  const OpenFile file(path, O_RDONLY);
-  check(file.is_open(), "{}: cannot read: {}", path.string(), std::strerror(errno));
+  const OpenFile file(path, O_RDONLY | O_NONBLOCK);  // opening a pipe must not wait for its writer
   struct stat status {};
+  check(file.is_open() && ::fstat(file.descriptor(), &status) == 0, "{}: cannot read: {}",
+        path.string(), std::strerror(errno));
+  check(S_ISREG(status.st_mode), "{}: a device or a pipe; expected a plain file", path.string());
+  const auto too_large = [&] { fail("{}: more than {} bytes", path.string(), most); };
+  if (static_cast<size_t>(status.st_size) > most) too_large();
   std::string text;
-  if (::fstat(file.descriptor(), &status) == 0 && S_ISREG(status.st_mode))
-    text.reserve(static_cast<size_t>(status.st_size));
+  text.reserve(static_cast<size_t>(status.st_size));
   std::vector<char> piece(1 << 16);
   while (true) {
     const ssize_t count = ::read(file.descriptor(), piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     check(count >= 0, "{}: reading failed: {}", path.string(), std::strerror(errno));
     if (count == 0) return text;
+    if (static_cast<size_t>(count) > most - text.size()) too_large();
     text.append(piece.data(), static_cast<size_t>(count));
   }
 }

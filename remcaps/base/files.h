@@ -1,6 +1,7 @@
 // Files that are either whole or not there.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <ostream>
@@ -24,8 +25,9 @@ void write_atomically(const std::filesystem::path& path, std::string_view text);
 /// was.
 void append_to_file(const std::filesystem::path& path, std::string_view text);
 
-/// The whole content of a file. Error names the file if it cannot be read.
-std::string read_file(const std::filesystem::path& path);
+/// The whole content of a file. Error names the file if it cannot be read, is no plain file (but a
+/// device or a pipe) or has more than `most` bytes.
+std::string read_file(const std::filesystem::path& path, size_t most = SIZE_MAX);
 
 /// Whether a relative path stays below the folder it is joined to.
 bool stays_below(const std::filesystem::path& relative);

@@ -29,6 +29,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 2);
   for (const auto& candidate : candidates) {
+    // The distance is at least the difference of the lengths. A name may be very long.
+    if (std::max(name.size(), candidate.size()) - std::min(name.size(), candidate.size()) >
+        best_distance)
+      continue;
     const size_t distance = edit_distance(name, candidate);
     if (distance < best_distance || (best.empty() && distance == best_distance)) {
       best = candidate;

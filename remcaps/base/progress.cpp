@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
+
+#include "remcaps/base/message.h"
 
 namespace remcaps {
 namespace {
@@ -92,15 +93,13 @@ void Progress::draw(const std::string& note) {
       speed > 0 ? human_seconds(static_cast<double>(total_ - done_) / speed) : "?";
   const std::string line =
       progress_line(label_, share, note, left, static_cast<size_t>(terminal_width() - 1));
-  fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
+  write_to_stderr("\r\033[K" + printable(line));
   visible_ = true;
 }
 
 void Progress::finish() {
   if (!visible_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  write_to_stderr("\r\033[K");
   visible_ = false;
 }
 

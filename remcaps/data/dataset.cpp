@@ -1,6 +1,8 @@
 #include "remcaps/data/dataset.h"
 
 #include <fmt/ranges.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -10,6 +12,7 @@
 #include "remcaps/data/descriptor.h"
 #include "remcaps/data/source.h"
 #include "remcaps/data/splits.h"
+#include "remcaps/torch/runtime.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -96,7 +99,8 @@ void bind(ConfigSection& section, DatasetOptions& options) {
 }
 
 DataSplits load_dataset(const DatasetOptions& options, const fs::path& data_root) {
-  return make_splits(read_source(options, data_root), options);
+  return with_enough_memory("data set " + options.name,
+                            [&] { return make_splits(read_source(options, data_root), options); });
 }
 
 fs::path data_root(const std::string& from_command_line) {
@@ -104,6 +108,10 @@ fs::path data_root(const std::string& from_command_line) {
   if (const char* given = std::getenv("REMCAPS_DATA"); given != nullptr && *given != '\0')
     return given;
   const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') {
+    const passwd* user = ::getpwuid(::getuid());
+    home = user == nullptr ? nullptr : user->pw_dir;
+  }
   check(home != nullptr && *home != '\0',
         "no data folder: give --data DIR or set REMCAPS_DATA (HOME is not set either)");
   return fs::path(home) / ".cache" / "remcaps";

@@ -157,6 +157,8 @@ bool is_interruption(CURLcode code) {
 // already be whole.
 bool complete(const std::string& url, const fs::path& part) {
   constexpr int kStandstills = 3;  // requests in a row that brought nothing
+  constexpr int kRestarts = 3;
+  int restarts = 0;
   for (int standstill = 0; standstill < kStandstills;) {
     const int64_t before = size_or_zero(part);
     const Outcome outcome = transfer_rest(url, part);
@@ -165,6 +167,9 @@ bool complete(const std::string& url, const fs::path& part) {
     if (before > 0 && outcome.status == 416) return true;
     if (before > 0 && outcome.code == CURLE_RANGE_ERROR) {
       discard(part);  // the server cannot resume, or has another file: once more from the start
+      check(++restarts <= kRestarts,
+            "{}: the connection broke off {} times, and the server cannot resume a download", url,
+            restarts);
       continue;
     }
     if (!is_interruption(outcome.code)) {

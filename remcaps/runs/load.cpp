@@ -11,17 +11,20 @@
 #include "remcaps/runs/zoo.h"
 #include "remcaps/torch/compat.h"
 #include "remcaps/torch/packed.h"
+#include "remcaps/torch/runtime.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
 
 namespace {
 
+// The data folder in run.json; empty if there is none, or if it does not exist any more.
 fs::path recorded_data_root(const RunFolder& folder) {
   std::error_code error;
   if (!fs::exists(folder.info(), error)) return {};
   try {
-    return nlohmann::json::parse(read_file(folder.info())).value("data", "");
+    const fs::path root = nlohmann::json::parse(read_file(folder.info())).value("data", "");
+    return fs::exists(root, error) ? root : fs::path();
   } catch (const nlohmann::json::exception&) {
     fail("{}: not valid JSON", folder.info().string());
   }
@@ -37,13 +40,30 @@ fs::path checkpoint_of(const RunFolder& folder, const std::string& wanted) {
   return path;
 }
 
+// Reads the file `run.weights` and makes its network.
+void load_network(LoadedRun& run, torch::Device device) {
+  const SafetensorsFile file(run.weights);
+  WeightsInfo info = read_weights_info(file);
+  run.recipe = std::move(info.recipe);
+  run.context = info.context;
+  run.class_names = std::move(info.class_names);
+  run.epoch = info.epoch;
+  run.device = device;
+  if (device.is_cuda()) run.compute_in(run.recipe.precision);
+  run.context.load_pretrained = false;
+  run.model = build_model(run.recipe, run.context);
+  load_weights(*run.model, load_unpacked(file), run.weights.string());
+  run.model->to(device);
+  run.model->eval();
+  pack_weights(*run.model);
+}
+
 }  // namespace
 
 fs::path run_data_root(const RunFolder& folder, const std::string& from_command_line) {
   if (!from_command_line.empty()) return data_root(from_command_line);
   const fs::path recorded = recorded_data_root(folder);
-  std::error_code error;
-  return !recorded.empty() && fs::exists(recorded, error) ? recorded : data_root("");
+  return recorded.empty() ? data_root("") : recorded;
 }
 
 std::string LoadedRun::class_name(int64_t class_index) const {
@@ -131,24 +151,11 @@ LoadedRun load_run(const fs::path& run_or_name, torch::Device device,
   if (is_folder) {
     const RunFolder folder = RunFolder::open(path);
     run.weights = checkpoint_of(folder, checkpoint);
-    run.data_root = run_data_root(folder, "");
+    run.data_root = recorded_data_root(folder);
   } else {
     run.weights = path;
   }
-  const SafetensorsFile file(run.weights);
-  WeightsInfo info = read_weights_info(file);
-  run.recipe = std::move(info.recipe);
-  run.context = info.context;
-  run.class_names = std::move(info.class_names);
-  run.epoch = info.epoch;
-  run.device = device;
-  if (device.is_cuda()) run.compute_in(run.recipe.precision);
-  run.context.load_pretrained = false;
-  run.model = build_model(run.recipe, run.context);
-  load_weights(*run.model, load_unpacked(file), run.weights.string());
-  run.model->to(device);
-  run.model->eval();
-  pack_weights(*run.model);
+  with_enough_memory(run.weights.string(), [&] { load_network(run, device); });
   return run;
 }
 

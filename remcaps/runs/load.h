@@ -18,9 +18,10 @@ struct LoadedRun {
   std::shared_ptr<CapsNet> model;  ///< on `device`, in evaluation mode
   ModelContext context;
   std::vector<std::string> class_names;
-  int64_t epoch = 0;                ///< the epoch, from 0, after which the weights were saved
-  std::filesystem::path weights;    ///< the file they came from
-  std::filesystem::path data_root;  ///< the run's data folder; empty for a weights file
+  int64_t epoch = 0;              ///< the epoch, from 0, after which the weights were saved
+  std::filesystem::path weights;  ///< the file they came from
+  std::filesystem::path
+      data_root;  ///< the run's data folder if it exists; empty for a weights file
   torch::Device device = torch::kCPU;
   /// On a GPU the precision of the recipe. On a CPU float32, so that results are the same on every
   /// CPU.

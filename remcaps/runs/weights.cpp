@@ -1,5 +1,7 @@
 #include "remcaps/runs/weights.h"
 
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
@@ -29,6 +31,23 @@ Metadata metadata_of(const WeightsInfo& info) {
       {"classes", json_text(info.class_names)},
       {"epoch", std::to_string(info.epoch)},
   };
+}
+
+template <typename T>
+std::vector<T> metadata_list(const SafetensorsFile& file, const std::string& key,
+                             const char* expected) {
+  const nlohmann::json value = metadata_json(file, key);
+  try {
+    return value.get<std::vector<T>>();
+  } catch (const nlohmann::json::exception&) {
+    fail("{}: its metadata \"{}\" is {}; expected {}", file.path().string(), key, json_text(value),
+         expected);
+  }
+}
+
+bool is_extent(int64_t pixels) {
+  constexpr int64_t kLargest = 32'768;  // as for pictures
+  return pixels >= 1 && pixels <= kLargest;
 }
 
 }  // namespace
@@ -100,23 +119,21 @@ WeightsInfo read_weights_info(const SafetensorsFile& file) {
   WeightsInfo info;
   YAML::Node recipe;
   try {
-    recipe = YAML::Load(metadata_value(file, "recipe"));
+    recipe = parse_yaml(metadata_value(file, "recipe"));
   } catch (const YAML::Exception& error) {
     fail("{}: the recipe in its metadata is not valid YAML: {}", file.path().string(), error.msg);
   }
   info.recipe = parse_recipe(recipe, metadata_value(file, "name"));
-  try {
-    const auto input = metadata_json(file, "input").get<std::vector<int64_t>>();
-    check(input.size() == 3, "{}: input {} in its metadata; expected [channels, height, width]",
-          file.path().string(), shape_text(input));
-    info.context.input = {input[0], input[1], input[2]};
-    info.class_names = metadata_json(file, "classes").get<std::vector<std::string>>();
-    info.epoch = std::stoll(metadata_value(file, "epoch"));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    fail("{}: its metadata is damaged: {}", file.path().string(), error.what());
-  }
+  const auto input = metadata_list<int64_t>(file, "input", "[channels, height, width]");
+  check(input.size() == 3 && std::all_of(input.begin(), input.end(), is_extent),
+        "{}: its metadata \"input\" is {}; expected [channels, height, width]",
+        file.path().string(), shape_text(input));
+  info.context.input = {input[0], input[1], input[2]};
+  info.class_names = metadata_list<std::string>(file, "classes", "a list of names");
+  const std::string& epoch = metadata_value(file, "epoch");
+  const auto [end, error] = std::from_chars(epoch.data(), epoch.data() + epoch.size(), info.epoch);
+  check(error == std::errc() && end == epoch.data() + epoch.size(),
+        "{}: its metadata \"epoch\" is {}; expected a number", file.path().string(), epoch);
   info.context.classes = static_cast<int64_t>(info.class_names.size());
   info.context.mean = info.recipe.dataset.augment.mean;
   info.context.std = info.recipe.dataset.augment.std;

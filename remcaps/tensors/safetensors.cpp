@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_set>
 
 #include "remcaps/base/error.h"
@@ -25,6 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr size_t kMaxMetadata = 1 << 20;      // parsed again, as JSON and YAML
 constexpr const char* kMetadata = "__metadata__";
 
 struct Mapping {
@@ -32,7 +32,7 @@ struct Mapping {
   size_t size = 0;
 
   explicit Mapping(const std::filesystem::path& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     check(fd >= 0, "{}: cannot read: {}", path.string(), std::strerror(errno));
     struct stat status {};
     if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
@@ -60,48 +60,67 @@ uint64_t read_length(const char* bytes) {
   return length;
 }
 
-// Looks for a key that an object has twice. The parser would silently take the last one, and its own
-// callback takes quadratic time.
-class DuplicateKeys : public json::json_sax_t {
+// Looks for what the parser would take: a key that an object has twice, of which it keeps the last
+// (its own callback takes quadratic time), and more values or levels than any file of tensors has,
+// which would take a lot of memory.
+class HeaderCheck : public json::json_sax_t {
  public:
-  const std::optional<std::string>& found() const { return found_; }
+  /// Empty if there is none.
+  const std::string& problem() const { return problem_; }
 
   bool start_object(std::size_t) override {
     open_.emplace_back();
-    return true;
+    return descend();
   }
   bool key(std::string& name) override {
-    if (!open_.back().insert(name).second) found_ = name;
-    return !found_;
+    if (!open_.back().insert(name).second)
+      problem_ = fmt::format("the key {} is given twice", name);
+    return problem_.empty();
   }
   bool end_object() override {
     open_.pop_back();
-    return true;
+    return ascend();
   }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(json::number_integer_t) override { return true; }
-  bool number_unsigned(json::number_unsigned_t) override { return true; }
-  bool number_float(json::number_float_t, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(json::binary_t&) override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
+  bool start_array(std::size_t) override { return descend(); }
+  bool end_array() override { return ascend(); }
+  bool null() override { return count(); }
+  bool boolean(bool) override { return count(); }
+  bool number_integer(json::number_integer_t) override { return count(); }
+  bool number_unsigned(json::number_unsigned_t) override { return count(); }
+  bool number_float(json::number_float_t, const std::string&) override { return count(); }
+  bool string(std::string&) override { return count(); }
+  bool binary(json::binary_t&) override { return count(); }
   bool parse_error(std::size_t, const std::string&, const json::exception&) override {
     return false;
   }
 
  private:
+  bool count() {
+    constexpr int64_t kMost = 1'000'000;
+    if (++values_ > kMost) problem_ = fmt::format("it has more than {} values", kMost);
+    return problem_.empty();
+  }
+  bool descend() {
+    constexpr int kDeepest = 8;
+    if (++levels_ > kDeepest) problem_ = fmt::format("it has more than {} levels", kDeepest);
+    return count();
+  }
+  bool ascend() {
+    --levels_;
+    return true;
+  }
+
   std::vector<std::unordered_set<std::string>> open_;  // keys of each object that is open
-  std::optional<std::string> found_;
+  int levels_ = 0;
+  int64_t values_ = 0;
+  std::string problem_;
 };
 
 // The header's JSON, which begins at byte 8 of the file.
 json parse_header(const char* begin, const char* end, const std::string& file) {
-  DuplicateKeys duplicates;
-  json::sax_parse(begin, end, &duplicates);
-  if (duplicates.found())
-    fail("{}: broken header: the key {} is given twice", file, *duplicates.found());
+  HeaderCheck header;
+  json::sax_parse(begin, end, &header);
+  check(header.problem().empty(), "{}: broken header: {}", file, header.problem());
   try {
     return json::parse(begin, end);
   } catch (const json::parse_error& error) {
@@ -169,6 +188,10 @@ void SafetensorsFile::read_header(const char* begin, const char* end,
         "{}: broken header: {} is not {}", file, reading,
         reading == kMetadata ? "a text for every key" : "a tensor's dtype, shape and data_offsets");
   }
+  size_t bytes = 0;
+  for (const auto& [key, text] : metadata_) bytes += key.size() + text.size();
+  check(bytes <= kMaxMetadata, "{}: its metadata have {} bytes; expected at most {}", file, bytes,
+        kMaxMetadata);
 }
 
 // The tensors follow each other without a gap: each byte belongs to exactly one of them.

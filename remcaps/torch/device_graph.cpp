@@ -1,6 +1,7 @@
 #include "remcaps/torch/device_graph.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/text.h"
 #ifdef REMCAPS_CUDA
 #include <ATen/cuda/CUDAEvent.h>
@@ -190,8 +191,7 @@ bool DeviceGraph::try_record(const std::string& what, const std::function<void()
     return true;
   } catch (const std::exception& error) {
     *state_ = State();
-    fmt::print(stderr, "warning: {} could not be recorded as a CUDA graph: {}\n", what,
-               first_line(error.what()));
+    say("warning: {} could not be recorded as a CUDA graph: {}", what, first_line(error.what()));
     return false;
   }
 }

@@ -1,19 +1,26 @@
 #include "remcaps/torch/runtime.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <strings.h>
 #include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <new>
+#include <string_view>
 
 #include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/torch/compat.h"
 
@@ -33,6 +40,18 @@ void* openblas_symbol(const char* name) {
       if (symbol != nullptr) return symbol;
     }
   return nullptr;
+}
+
+// What libtorch says, in its versions, if there is no memory.
+constexpr std::array<std::string_view, 4> kOutOfMemory = {
+    "not enough memory", "can't allocate memory", "out of memory", "bad_alloc"};
+
+// A file opened later would otherwise get the number of a stream that was closed (2>&-), and
+// messages would be written into it. Writing to these still fails.
+void fill_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0) [[maybe_unused]]
+      const int opened = ::open("/dev/null", O_RDONLY);
 }
 
 void use_all_cores() {
@@ -82,7 +101,25 @@ std::string wanted_blas_core() {
   return "";
 }
 
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  if (dynamic_cast<const c10::Error*>(&error) == nullptr) return false;
+  const std::string_view text = error.what();
+  return std::any_of(kOutOfMemory.begin(), kOutOfMemory.end(),
+                     [&](std::string_view part) { return text.find(part) != text.npos; });
+}
+
+std::string error_text(const std::exception& error) {
+  if (is_out_of_memory(error)) return "not enough memory";
+  if (const auto* of_torch = dynamic_cast<const c10::Error*>(&error))
+    return std::string(first_line(of_torch->what_without_backtrace()));
+  if (const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return fmt::format("{}: {}", of_file->path1().string(), of_file->code().message());
+  return error.what();
+}
+
 void prepare_process(char** argv) {
+  fill_standard_streams();
   const std::string core = wanted_blas_core();
   if (!core.empty() && std::getenv(kReexecuted) == nullptr) {
     setenv("OPENBLAS_CORETYPE", core.c_str(), 1);

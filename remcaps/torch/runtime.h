@@ -3,8 +3,11 @@
 
 #include <torch/types.h>
 
+#include <exception>
 #include <string>
 #include <vector>
+
+#include "remcaps/base/error.h"
 
 namespace remcaps {
 
@@ -12,8 +15,26 @@ namespace remcaps {
 /// one thread, and OpenBLAS 0.3.21 falls back to its slowest kernels on Intel cores that it does not
 /// know. OpenBLAS reads its setting when it is loaded, so the program starts itself again with
 /// OPENBLAS_CORETYPE set (this call then does not return). Also ignores SIGXFSZ: a file that grows
-/// beyond the limit (ulimit -f) is an error like a full disk, and does not end the process.
+/// beyond the limit (ulimit -f) is an error like a full disk, and does not end the process. If
+/// stdin, stdout or stderr is closed, no file that is opened later gets its number.
 void prepare_process(char** argv);
+
+/// What an exception says to a person: one line without a library's internals.
+std::string error_text(const std::exception& error);
+
+/// Whether memory, of the host or of a GPU, could not be allocated.
+bool is_out_of_memory(const std::exception& error);
+
+/// Returns what `work` returns. If memory runs out in it, the Error names `file`.
+template <typename Work>
+auto with_enough_memory(const std::string& file, const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) fail("{}: {}", file, error_text(error));
+    throw;
+  }
+}
 
 /// For a host program that embeds the library: sets the threads, and returns a warning if OpenBLAS
 /// runs on the wrong kernels (empty if all is well).

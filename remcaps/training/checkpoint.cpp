@@ -28,6 +28,33 @@ void add_with_prefix(TensorMap& to, const std::string& prefix, const TensorMap& 
   for (const auto& [name, tensor] : from) to[prefix + name] = tensor;
 }
 
+// Reads numbers of a state's progress and checks their ranges. A number that lacks is a
+// json::exception.
+class ProgressReader {
+ public:
+  ProgressReader(const json& values, const fs::path& path) : values_(values), path_(path) {}
+
+  int64_t count(const char* name, int64_t low = 0, int64_t high = kMost) const {
+    const json& value = values_.at(name);
+    check(value.is_number_integer() && value >= low && value <= high,
+          "{}: its progress \"{}\" is {}; expected a whole number from {} to {}", path_.string(),
+          name, json_text(value), low, high);
+    return value;
+  }
+  double number(const char* name, double high = 1e30) const {
+    const json& value = values_.at(name);
+    check(value.is_number() && value >= 0.0 && value <= high,
+          "{}: its progress \"{}\" is {}; expected a number from 0 to {}", path_.string(), name,
+          json_text(value), high);
+    return value;
+  }
+
+ private:
+  static constexpr int64_t kMost = int64_t{1} << 48;
+  const json& values_;
+  const fs::path& path_;
+};
+
 }  // namespace
 
 void save_state(const fs::path& path, const CapsNet& model, const Adam& adam, const Pruner& pruner,
@@ -63,15 +90,16 @@ RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner&
   RunProgress progress;
   int64_t adam_steps = 0;
   try {
-    progress.epoch = values.at("epoch");
-    progress.position = values.at("position");
-    progress.step = values.at("step");
-    progress.best_epoch = values.at("best_epoch");
-    progress.validation_accuracy = values.at("validation_accuracy");
-    if (!values.at("best_loss").is_null()) progress.best_loss = values.at("best_loss");
-    progress.seconds = values.at("seconds");
-    adam_steps = values.at("adam_steps");
-    sums.images = values.at("images");
+    const ProgressReader read(values, path);
+    progress.epoch = read.count("epoch");
+    progress.position = read.count("position");
+    progress.step = read.count("step", progress.position);
+    progress.best_epoch = read.count("best_epoch", -1, progress.epoch - 1);
+    progress.validation_accuracy = read.number("validation_accuracy", 1);
+    if (!values.at("best_loss").is_null()) progress.best_loss = read.number("best_loss");
+    progress.seconds = read.number("seconds");
+    adam_steps = read.count("adam_steps");
+    sums.images = read.count("images");
   } catch (const json::exception&) {
     fail("{}: its metadata \"progress\" lacks a number, or has something else in its place",
          path.string());

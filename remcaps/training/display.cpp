@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "remcaps/base/files.h"
+#include "remcaps/base/message.h"
 
 namespace remcaps {
 namespace {
@@ -68,8 +69,7 @@ void TrainingDisplay::end_epoch(const EpochRecord& record, bool improved) {
   if (epochs_ > epoch_ + 1)
     line += fmt::format("  {} left",
                         human_seconds(seconds * static_cast<double>(epochs_ - epoch_ - 1)));
-  fmt::print(stderr, "{}{}\n", line, improved ? "  best" : "");
-  std::fflush(stderr);
+  say("{}{}", line, improved ? "  best" : "");
 }
 
 }  // namespace remcaps

@@ -22,11 +22,15 @@ InterruptGuard::InterruptGuard() {
   action.sa_flags = SA_RESTART | SA_RESETHAND;  // the second signal is not caught any more
   sigaction(SIGINT, &action, &interrupt_);
   sigaction(SIGTERM, &action, &terminate_);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &pipe_);
 }
 
 InterruptGuard::~InterruptGuard() {
   sigaction(SIGINT, &interrupt_, nullptr);
   sigaction(SIGTERM, &terminate_, nullptr);
+  sigaction(SIGPIPE, &pipe_, nullptr);
 }
 
 int InterruptGuard::signal() {

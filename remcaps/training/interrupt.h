@@ -21,7 +21,8 @@ class Interrupted : public Error {
 };
 
 /// Catches SIGINT and SIGTERM while it exists, then restores the former handlers. The first signal
-/// prints "stopping". A second one ends the program at once.
+/// prints "stopping". A second one ends the program at once. SIGPIPE is ignored meanwhile: a run
+/// goes on if nobody reads its messages any more.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -36,6 +37,7 @@ class InterruptGuard {
   // The former handlers.
   struct sigaction interrupt_ = {};
   struct sigaction terminate_ = {};
+  struct sigaction pipe_ = {};
 };
 
 /// To be called between two runs. A signal during the last evaluation of a run does not end that

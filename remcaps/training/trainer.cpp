@@ -6,6 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/evaluation/memory.h"
 #include "remcaps/evaluation/split_trees.h"
@@ -69,7 +70,7 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
   quantizers();  // reports levels that do not fit the network before training starts
   freeze();
   const std::string warning = check_memory(*model_, recipe_, device_);
-  if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  if (!warning.empty()) say("warning: {}", warning);
   model_->to(device_);
   step_ = std::make_unique<TrainingStep>(recipe_, *model_, device_);
   const AugmentOptions& augment = recipe_.dataset.augment;
@@ -128,12 +129,16 @@ RunSummary Trainer::run(std::optional<double> minutes) {
 void Trainer::start() {
   begin_ = looked_ = saved_at_ = epoch_saved_at_ = Clock::now();
   if (recipe_.precision == "bf16" && !device_.is_cuda())
-    fmt::print(stderr, "note: precision bf16 is for a GPU; on a CPU the run is float32\n");
+    say("note: precision bf16 is for a GPU; on a CPU the run is float32");
   folder_.remove_leftovers();
   write_atomically(folder_.recipe(), recipe_.to_text());
   metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
   if (std::filesystem::exists(folder_.state())) {
     progress_ = load_state(folder_.state(), *model_, step_->adam(), step_->pruner(), sums_);
+    const int64_t steps = train_->batches(recipe_.train.batch);
+    check(progress_.position <= steps && sums_.images <= train_->size(),
+          "{}: its progress is step {} and image {} of an epoch; expected at most {} and {}",
+          folder_.state().string(), progress_.position, sums_.images, steps, train_->size());
     seconds_before_ = progress_.seconds;
     if (progress_.position == 0) saved_epochs_ = progress_.epoch;
     metrics_->cut(progress_.epoch);
@@ -301,10 +306,8 @@ void Trainer::warn_if_saturated(const EpochRecord& record) const {
   const bool saturated = finds_all_classes(record.validation_loss, model_->classes(),
                                            recipe_.loss.margin(record.epoch));
   if (record.epoch == 0 && saturated)
-    fmt::print(
-        stderr,
-        "warning: after the first epoch every class is found in every image (validation loss "
-        "{:.2f}); train.lr {} is probably too high\n",
+    say("warning: after the first epoch every class is found in every image (validation loss "
+        "{:.2f}); train.lr {} is probably too high",
         record.validation_loss, recipe_.train.lr);
 }
 
@@ -357,13 +360,12 @@ void Trainer::warn_if_pruned_at_chance(const EpochRecord& record) {
   if (learnt || warned_at_chance_) return;
   warned_at_chance_ = true;
   display_.clear();
-  fmt::print(stderr,
-             "warning: sparsity is {:.2f} % after epoch {} and validation accuracy {:.2f} %, where "
-             "chance is {:.2f} %: pruning costs a network nothing that has not learnt yet; to let "
-             "it learn first, set pruning.above_chance (to 0.25, for example), "
-             "pruning.min_accuracy or pruning.begin\n",
-             record.sparsity * 100, record.epoch + 1, record.validation_accuracy * 100,
-             chance_accuracy_ * 100);
+  say("warning: sparsity is {:.2f} % after epoch {} and validation accuracy {:.2f} %, where "
+      "chance is {:.2f} %: pruning costs a network nothing that has not learnt yet; to let "
+      "it learn first, set pruning.above_chance (to 0.25, for example), "
+      "pruning.min_accuracy or pruning.begin",
+      record.sparsity * 100, record.epoch + 1, record.validation_accuracy * 100,
+      chance_accuracy_ * 100);
 }
 
 void Trainer::measure_test(EpochRecord& record) {

@@ -222,5 +222,52 @@ TEST(YamlPaths, GiveBackWhatSetYamlPathTakes) {
   EXPECT_EQ(yaml_paths(copy), paths);
 }
 
+std::string yaml_error(const std::string& text) {
+  try {
+    parse_yaml(text);
+  } catch (const YAML::Exception& error) {
+    return error.msg;
+  }
+  return "no error";
+}
+
+TEST(ParseYaml, TakesAliases) {
+  const YAML::Node node = parse_yaml("a: &x {lr: 1}\nb: *x\nc: [*x, *x]");
+  EXPECT_EQ(node["b"]["lr"].as<int>(), 1);
+  EXPECT_EQ(node["c"].size(), 2u);
+}
+
+TEST(ParseYaml, AValueCannotContainItself) {
+  for (const char* text : {"a: &a {x: *a}", "&a [*a]", "&a [b: [&c {d: *a}]]"})
+    EXPECT_THAT(yaml_error(text), HasSubstr("contains it")) << text;
+}
+
+TEST(ParseYaml, AnAliasCountsAsWhatItStandsFor) {
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    bomb += fmt::format("a{}: &a{} [", i, i);
+    for (int k = 0; k < 9; ++k) bomb += fmt::format("*a{}{}", i - 1, k < 8 ? ", " : "]\n");
+  }
+  EXPECT_THAT(yaml_error(bomb), HasSubstr("more than 4096 values"));
+}
+
+TEST(ParseYaml, SizeAndDepthAreBounded) {
+  EXPECT_THAT(yaml_error("a: " + std::string(2 << 20, 'x')), HasSubstr("more than 262144 bytes"));
+  EXPECT_THAT(yaml_error(std::string(1 << 17, '[')), HasSubstr("more than 64 levels"));
+  std::string keys;
+  for (int i = 0; i < 5000; ++i) keys += fmt::format("k{}: 1\n", i);
+  EXPECT_THAT(yaml_error(keys), HasSubstr("more than 4096 values"));
+}
+
+TEST(YamlIncludes, TheNumberOfFilesIsBounded) {
+  testing::TemporaryFolder folder;
+  for (int i = 0; i < 12; ++i)
+    write_atomically(folder / fmt::format("{}.yaml", i),
+                     fmt::format("include: [{}.yaml, {}.yaml]", i + 1, i + 1));
+  write_atomically(folder / "12.yaml", "a: 1");
+  EXPECT_THAT(error_of([&] { load_yaml_with_includes((folder / "0.yaml").string()); }),
+              HasSubstr("more than 64 files"));
+}
+
 }  // namespace
 }  // namespace remcaps

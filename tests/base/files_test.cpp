@@ -250,6 +250,19 @@ TEST(ReadFile, NamesTheFile) {
             "/no/such/file: cannot read: No such file or directory");
 }
 
+TEST(ReadFile, DevicesPipesAndLargeFilesAreRefused) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(message_of([] { read_file("/dev/zero"); }),
+            "/dev/zero: a device or a pipe; expected a plain file");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(message_of([&] { read_file(folder / "pipe"); }),
+              ::testing::HasSubstr("pipe: a device or a pipe"));
+  write_atomically(folder / "large", "12345");
+  EXPECT_EQ(read_file(folder / "large", 5), "12345");
+  EXPECT_THAT(message_of([&] { read_file(folder / "large", 4); }),
+              ::testing::HasSubstr("large: more than 4 bytes"));
+}
+
 TEST(ReadFile, AnErrorOfTheDiskIsOneClearLine) {
   // Nothing is mapped at address 0: reading there is an I/O error.
   EXPECT_EQ(message_of([] { read_file("/proc/self/mem"); }),

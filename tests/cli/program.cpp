@@ -18,6 +18,18 @@ int status_to_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+void spoil_stderr(Program::Options::Stderr how) {
+  using Stderr = Program::Options::Stderr;
+  if (how == Stderr::kClosed) ::close(STDERR_FILENO);
+  if (how == Stderr::kFull) ::dup2(::open("/dev/full", O_WRONLY), STDERR_FILENO);
+  int ends[2];
+  if (how == Stderr::kBrokenPipe && ::pipe(ends) == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[0]);  // nobody reads
+    ::close(ends[1]);
+  }
+}
+
 }  // namespace
 
 Program::Program(const std::filesystem::path& folder, const std::vector<std::string>& arguments,
@@ -36,6 +48,7 @@ Program::Program(const std::filesystem::path& folder, const std::vector<std::str
   const int err = ::open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
+  spoil_stderr(options.err);
   if (::chdir(folder.c_str()) != 0) ::_exit(127);
   if (options.file_limit > 0) {
     const rlimit limit = {static_cast<rlim_t>(options.file_limit),
@@ -43,6 +56,8 @@ Program::Program(const std::filesystem::path& folder, const std::vector<std::str
     ::setrlimit(RLIMIT_FSIZE, &limit);
     ::signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead
   }
+  char* no_variables[] = {nullptr};
+  if (options.empty_environment) ::execve(REMCAPS_PROGRAM, argv.data(), no_variables);
   ::execv(REMCAPS_PROGRAM, argv.data());
   ::_exit(127);
 }

@@ -283,6 +283,15 @@ TEST_F(Downloads, StartAnewWhereTheServerCannotResume) {
   EXPECT_EQ(read_file(target()), content_);
 }
 
+TEST_F(Downloads, GiveUpWhereTheServerCannotResumeAndAlwaysBreaksOff) {
+  server_.ignore_ranges();
+  server_.break_off_after(std::vector<size_t>(100, 1000));
+  EXPECT_THAT(error_of([&] { download_file(url(), target(), sha256(content_)); }),
+              AllOf(HasSubstr(url()), HasSubstr("the server cannot resume")));
+  EXPECT_LE(server_.requests().size(), 10u);
+  EXPECT_FALSE(fs::exists(target()));
+}
+
 TEST_F(Downloads, StartAnewWhereThePartBelongsToAnotherFile) {
   write_bytes(part(), std::string(1000, 'x'));
   download_file(url(), target(), sha256(content_));

@@ -1,9 +1,11 @@
 // PNG and JPEG decoding, resizing, and data sets that are folders of pictures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cmath>
 
+#include "remcaps/base/files.h"
 #include "remcaps/data/descriptor.h"
 #include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/formats/image_tree.h"
@@ -78,6 +80,40 @@ TEST(ReadImage, RejectsWhatIsNoImage) {
   EXPECT_THAT(error_of([&] { read_image(folder / "empty.png", 3); }), HasSubstr("is empty"));
   EXPECT_THAT(error_of([&] { read_image(folder / "none.png", 3); }), HasSubstr("cannot read"));
   EXPECT_THAT(error_of([&] { read_image(folder.path(), 3); }), HasSubstr("is a folder"));
+}
+
+// The first bytes of a PNG: signature and IHDR, for colour of 8 bits.
+std::string png_header(uint32_t width, uint32_t height) {
+  const auto number = [](uint32_t value) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xff);
+    return bytes;
+  };
+  const std::string chunk =
+      "IHDR" + number(width) + number(height) + std::string("\x08\x02\0\0\0", 5);
+  const auto sum = static_cast<uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
+  return "\x89PNG\r\n\x1a\n" + number(13) + chunk + number(sum) + number(0) + "IDAT" +
+         number(0x35af061e);
+}
+
+TEST(ReadImage, AFewBytesThatPromiseManyPixelsAreRefusedBeforeMemoryIsTaken) {
+  const TemporaryFolder folder;
+  write_bytes(folder / "wide.png", png_header(32'768, 32'768));
+  EXPECT_THAT(error_of([&] { read_image(folder / "wide.png", 3); }),
+              HasSubstr("32768 x 32768 pixels; expected at most 67,108,864"));
+  write_bytes(folder / "large.png", png_header(8000, 8000));
+  EXPECT_THAT(error_of([&] { read_image(folder / "large.png", 3); }),
+              HasSubstr("8000 x 8000 pixels in"));
+  // The same promise in the header of a real JPEG file: marker SOF0, then its length and 8 bits.
+  write_jpeg(folder / "x.jpg", noise({3, 32, 32}));
+  std::string bytes = read_file(folder / "x.jpg");
+  const size_t frame = bytes.find("\xff\xc0");
+  ASSERT_NE(frame, std::string::npos);
+  bytes.replace(frame + 5, 4, "\x1f\x40\x1f\x40");
+  write_bytes(folder / "large.jpg", bytes);
+  EXPECT_THAT(error_of([&] { read_image(folder / "large.jpg", 3); }),
+              HasSubstr("8000 x 8000 pixels in"));
 }
 
 // The filter by its definition, in floating point: what the integer version must round.

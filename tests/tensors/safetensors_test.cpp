@@ -129,6 +129,24 @@ TEST(Safetensors, ManyTensorsAreFoundByName) {
     ASSERT_EQ(file.tensor(fmt::format("layer{}.weight", k)).shape, std::vector<int64_t>{0});
 }
 
+TEST(Safetensors, TooMuchIsRejected) {
+  testing::TemporaryFolder folder;
+  const auto path = folder / "bad.safetensors";
+  std::string zeros;
+  for (int k = 0; k < 1'000'000; ++k) zeros += "0,";
+  const auto shape = [](const std::string& values) {
+    return R"({"x":{"dtype":"U8","shape":[)" + values + R"(0],"data_offsets":[0,0]}})";
+  };
+  write_atomically(path, file_with_header(shape(zeros), 0));
+  EXPECT_EQ(error_of(path), path.string() + ": broken header: it has more than 1000000 values");
+  write_atomically(path, file_with_header(std::string(1'000'000, '['), 0));
+  EXPECT_EQ(error_of(path), path.string() + ": broken header: it has more than 8 levels");
+  const std::string text(2'000'000, '[');
+  write_atomically(path, file_with_header(R"({"__metadata__":{"a":")" + text + R"("}})", 0));
+  EXPECT_EQ(error_of(path),
+            path.string() + ": its metadata have 2000001 bytes; expected at most 1048576");
+}
+
 TEST(Safetensors, TensorsThatOverlapAreRejectedThoughTheirBytesAddUp) {
   testing::TemporaryFolder folder;
   const auto path = folder / "bad.safetensors";

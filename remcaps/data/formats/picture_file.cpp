@@ -14,12 +14,20 @@
 #include <memory>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/text.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t kMaxSide = 32'768;
+constexpr int64_t kMaxSide = 32'768, kMaxPixels = int64_t{1} << 26;
+// A file cannot hold more: deflate makes at most 1032 bytes of one, and JPEG needs at least a bit
+// for a block of 8 x 8 pixels.
+constexpr int64_t kDeflateRatio = 1032, kJpegPixelsPerByte = 512;
+
+struct SizedPicture : DecodedPicture {
+  int64_t least_bytes = 0;  // that a file needs for so many pixels
+};
 
 using PictureFile = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
@@ -30,11 +38,23 @@ struct Failure {
   std::array<char, JMSG_LENGTH_MAX> message{};
 };
 
+bool is_small_enough(const ImageHeader& header) {
+  return header.height <= kMaxSide && header.width <= kMaxSide &&
+         header.height * header.width <= kMaxPixels;
+}
+
+// Asked before anything is allocated for the pixels.
+bool is_sensible(const SizedPicture& picture, int64_t file_bytes) {
+  return is_small_enough(picture.header) && picture.least_bytes <= file_bytes;
+}
+
 void check_size(const ImageHeader& header, const fs::path& path) {
   check(header.height > 0 && header.width > 0 && header.height <= kMaxSide &&
             header.width <= kMaxSide,
         "{}: {} x {} pixels; expected sides of 1 to {}", path.string(), header.height, header.width,
         kMaxSide);
+  check(is_small_enough(header), "{}: {} x {} pixels; expected at most {}", path.string(),
+        header.height, header.width, with_commas(kMaxPixels));
 }
 
 [[noreturn]] void png_failed(png_structp png, png_const_charp message) {
@@ -47,8 +67,8 @@ void png_warned(png_structp, png_const_charp) {}  // colour profiles and the lik
 
 // Reads a PNG up to its header, or whole. Nothing with a destructor is made between setjmp and the
 // last call that may jump.
-bool decode_png(std::FILE* file, bool whole, DecodedPicture& picture, std::vector<png_bytep>& rows,
-                Failure& failure) {
+bool decode_png(std::FILE* file, int64_t file_bytes, bool whole, SizedPicture& picture,
+                std::vector<png_bytep>& rows, Failure& failure) {
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &failure, png_failed, png_warned);
   png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
   if (info == nullptr || setjmp(failure.back) != 0) {
@@ -61,7 +81,9 @@ bool decode_png(std::FILE* file, bool whole, DecodedPicture& picture, std::vecto
   picture.header.width = png_get_image_width(png, info);
   const bool colour = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) != 0;
   picture.header.channels = colour ? 3 : 1;
-  if (whole && picture.header.height <= kMaxSide && picture.header.width <= kMaxSide) {
+  picture.least_bytes =
+      static_cast<int64_t>(png_get_rowbytes(png, info)) * picture.header.height / kDeflateRatio;
+  if (whole && is_sensible(picture, file_bytes)) {
     png_set_expand(png);  // palettes, 1, 2 and 4 bits, transparent colours
     png_set_scale_16(png);
     png_set_strip_alpha(png);
@@ -104,8 +126,8 @@ void jpeg_warned(j_common_ptr jpeg, int level) {
   }
 }
 
-bool decode_jpeg(std::FILE* file, bool whole, DecodedPicture& picture, std::vector<uint8_t>& cmyk,
-                 Failure& failure) {
+bool decode_jpeg(std::FILE* file, int64_t file_bytes, bool whole, SizedPicture& picture,
+                 std::vector<uint8_t>& cmyk, Failure& failure) {
   jpeg_decompress_struct jpeg;
   std::memset(&jpeg, 0, sizeof(jpeg));
   JpegErrors errors;
@@ -123,7 +145,8 @@ bool decode_jpeg(std::FILE* file, bool whole, DecodedPicture& picture, std::vect
   picture.header.height = jpeg.image_height;
   picture.header.width = jpeg.image_width;
   picture.header.channels = jpeg.jpeg_color_space == JCS_GRAYSCALE ? 1 : 3;
-  if (whole && picture.header.height <= kMaxSide && picture.header.width <= kMaxSide) {
+  picture.least_bytes = picture.header.height * picture.header.width / kJpegPixelsPerByte;
+  if (whole && is_sensible(picture, file_bytes)) {
     const bool four = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
     jpeg.out_color_space =
         four ? JCS_CMYK : (picture.header.channels == 1 ? JCS_GRAYSCALE : JCS_RGB);
@@ -151,6 +174,8 @@ bool decode_jpeg(std::FILE* file, bool whole, DecodedPicture& picture, std::vect
 
 DecodedPicture decode(const fs::path& path, bool whole) {
   check(!fs::is_directory(path), "{}: is a folder; expected an image", path.string());
+  check(fs::is_regular_file(path) || !fs::exists(path), "{}: not a file; expected an image",
+        path.string());
   errno = 0;
   const PictureFile file(std::fopen(path.c_str(), "rb"), std::fclose);
   check(file != nullptr, "{}: cannot read: {}", path.string(), std::strerror(errno));
@@ -163,15 +188,18 @@ DecodedPicture decode(const fs::path& path, bool whole) {
   check(png || jpeg, "{}: neither a PNG nor a JPEG image", path.string());
   std::rewind(file.get());
 
-  DecodedPicture picture;
+  SizedPicture picture;
   Failure failure;
   std::vector<png_bytep> rows;
   std::vector<uint8_t> line;
-  const bool decoded = png ? decode_png(file.get(), whole, picture, rows, failure)
-                           : decode_jpeg(file.get(), whole, picture, line, failure);
+  const auto bytes = static_cast<int64_t>(fs::file_size(path));
+  const bool decoded = png ? decode_png(file.get(), bytes, whole, picture, rows, failure)
+                           : decode_jpeg(file.get(), bytes, whole, picture, line, failure);
   check(decoded, "{}: damaged {} image: {}", path.string(), png ? "PNG" : "JPEG",
         failure.message.data());
   check_size(picture.header, path);
+  check(picture.least_bytes <= bytes, "{}: {} x {} pixels in {} bytes (file truncated?)",
+        path.string(), picture.header.height, picture.header.width, with_commas(bytes));
   return picture;
 }
 
