@@ -220,10 +220,8 @@ void SafetensorsFile::check_tiles(std::span<const std::byte> data) const {
 }
 
 const TensorView& SafetensorsFile::tensor(const std::string& name) const {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end())
-    fail("{}: has no tensor {}{}", path_.string(), name, suggestion(name, names()));
-  return found->second;
+  if (const auto found = tensors_.find(name); found != tensors_.end()) return found->second;
+  fail("{}: has no tensor {}{}", path_.string(), name, suggestion(name, names()));
 }
 
 std::vector<std::string> SafetensorsFile::names() const {

@@ -4,9 +4,9 @@
 #include <torch/nn/modules/linear.h>
 
 #include "remcaps/base/config.h"
-#include "remcaps/ops/squash.h"
 #include "remcaps/data/dataset.h"
 #include "remcaps/models/model.h"
+#include "remcaps/ops/squash.h"
 #include "remcaps/recipe/recipe.h"
 
 namespace remcaps::testing {

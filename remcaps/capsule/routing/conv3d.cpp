@@ -2,8 +2,8 @@
 
 #include <fmt/ranges.h>
 
-#include "remcaps/capsule/routing/iterated.h"
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/routing/iterated.h"
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {
