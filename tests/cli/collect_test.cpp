@@ -40,7 +40,7 @@ TEST_F(CollectTest, KeepsWhatATableNeedsAndSaysWhatWasChanged) {
   const ProgramResult table =
       remcaps({"table", "main", "results", "--done", "--format", "markdown"});
   ASSERT_EQ(table.exit_code, 0) << table.err;
-  EXPECT_THAT(table.out, HasSubstr("| F-MNIST | Eff-CapsNet | ours |"));
+  EXPECT_THAT(table.out, HasSubstr("| F-MNIST | Eff-CapsNet | ours, dataset.limit_test=32, "));
   EXPECT_THAT(table.out, Not(HasSubstr("DR-CapsNet")));
   EXPECT_THAT(table.out, HasSubstr("ended after 2 epochs as told"));
   EXPECT_THAT(table.out, HasSubstr("train.lr=0.002"));
