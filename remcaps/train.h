@@ -11,7 +11,7 @@ namespace remcaps {
 
 /// Where train() works.
 struct TrainingPlace {
-  std::filesystem::path out = "runs";  ///< the run's folder is `out`/seed-<n>, always a new one
+  std::filesystem::path out = "runs";  ///< the run's folder is out/seed-42, always a new one
   std::string data = "";               ///< folder of the data sets; empty: the program's default
   std::string device = "cpu";          ///< "cpu", "cuda" or "cuda:1"
 };

@@ -8,7 +8,7 @@
 namespace remcaps {
 
 /// Where to look for `kind`, "recipes" or "models", in this order: $REMCAPS_RECIPES, ./recipes,
-/// recipes/ of the checkout in which the program was built, and <prefix>/share/remcaps/recipes of
+/// recipes/ of the checkout in which the program was built, and PREFIX/share/remcaps/recipes of
 /// an installed program.
 std::vector<std::filesystem::path> resource_folders(const std::string& kind);
 
