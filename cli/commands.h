@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace remcaps::cli {
 
@@ -26,5 +27,12 @@ void add_resume(CLI::App& app);
 void add_table(CLI::App& app);
 void add_train(CLI::App& app);
 void add_zoo(CLI::App& app);
+
+/// All of them, in the order of the help.
+void add_commands(CLI::App& app);
+
+/// What is wrong with the arguments: names the word that was not understood and the one that was
+/// probably meant.
+std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, char** argv);
 
 }  // namespace remcaps::cli

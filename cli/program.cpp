@@ -25,8 +25,44 @@ const CLI::App* deepest(const CLI::App* app) {
   return app;
 }
 
-// Names the word that was not understood and the one that was probably meant.
-std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, char** argv) {
+ExitCode output_failed(int error) {
+  remcaps::say("remcaps: stdout: cannot write: {}", std::strerror(error));
+  return kFailed;
+}
+
+// Output may still be in a buffer: a full disk must not look like success.
+ExitCode finish_output() {
+  return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? kFine : output_failed(errno);
+}
+
+}  // namespace
+
+void remcaps::cli::add_commands(CLI::App& app) {
+  add_train(app);
+  add_resume(app);
+  add_eval(app);
+  add_entropy(app);
+  add_levels(app);
+  add_couplings(app);
+  add_collect(app);
+  add_table(app);
+  add_reproduce(app);
+  add_predict(app);
+  add_explain(app);
+  add_export(app);
+  add_zoo(app);
+  add_figure(app);
+  add_describe(app);
+  add_data(app);
+  add_paste(app);
+  add_report(app);
+  add_check(app);
+  add_bench(app);
+  add_info(app);
+}
+
+std::string remcaps::cli::with_suggestion(const CLI::App& app, const CLI::ParseError& error,
+                                          char** argv) {
   const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   const bool missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const std::string message = error.what();
@@ -43,7 +79,7 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
     const std::string word = std::string(*argument).substr(0, std::string(*argument).find('='));
     const bool blamed = extra ? message.find(word) != std::string::npos : word[0] != '-';
     if (!blamed || std::find(known.begin(), known.end(), word) != known.end()) continue;
-    const std::string nearest = remcaps::nearest_name(word, known);
+    const std::string nearest = nearest_name(word, known);
     if (!nearest.empty())
       return fmt::format("unknown argument {}; did you mean {}?", word, nearest);
     if (missing && takes_command && word != at->get_name())
@@ -51,18 +87,6 @@ std::string with_suggestion(const CLI::App& app, const CLI::ParseError& error, c
   }
   return message;
 }
-
-ExitCode output_failed(int error) {
-  remcaps::say("remcaps: stdout: cannot write: {}", std::strerror(error));
-  return kFailed;
-}
-
-// Output may still be in a buffer: a full disk must not look like success.
-ExitCode finish_output() {
-  return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? kFine : output_failed(errno);
-}
-
-}  // namespace
 
 int remcaps::run_program(int argc, char** argv) {
   prepare_process(argv);
@@ -74,27 +98,7 @@ int remcaps::run_program(int argc, char** argv) {
   app.footer(
       "Example:\n  remcaps train fashion-mnist/eff-capsnet --seed 42\n\n"
       "remcaps COMMAND --help shows a command's options and an example.");
-  remcaps::cli::add_train(app);
-  remcaps::cli::add_resume(app);
-  remcaps::cli::add_eval(app);
-  remcaps::cli::add_entropy(app);
-  remcaps::cli::add_levels(app);
-  remcaps::cli::add_couplings(app);
-  remcaps::cli::add_collect(app);
-  remcaps::cli::add_table(app);
-  remcaps::cli::add_reproduce(app);
-  remcaps::cli::add_predict(app);
-  remcaps::cli::add_explain(app);
-  remcaps::cli::add_export(app);
-  remcaps::cli::add_zoo(app);
-  remcaps::cli::add_figure(app);
-  remcaps::cli::add_describe(app);
-  remcaps::cli::add_data(app);
-  remcaps::cli::add_paste(app);
-  remcaps::cli::add_report(app);
-  remcaps::cli::add_check(app);
-  remcaps::cli::add_bench(app);
-  remcaps::cli::add_info(app);
+  remcaps::cli::add_commands(app);
 
   try {
     app.parse(argc, argv);
@@ -103,7 +107,7 @@ int remcaps::run_program(int argc, char** argv) {
       app.exit(error);  // prints the help or the version
       return finish_output();
     }
-    remcaps::say("remcaps: {} (remcaps {}--help)", with_suggestion(app, error, argv),
+    remcaps::say("remcaps: {} (remcaps {}--help)", cli::with_suggestion(app, error, argv),
                  deepest(&app) == &app ? "" : deepest(&app)->get_name() + " ");
     return kWrongUsage;
   } catch (const remcaps::Interrupted& error) {

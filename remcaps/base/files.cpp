@@ -104,8 +104,9 @@ void flush_to_disk(const OpenFile& file, const fs::path& path) {
 }
 
 // A device or a pipe (/dev/stdout, /dev/null): there is no old content to keep, and a rename would
-// put a plain file in its place.
+// put a plain file in its place. /dev/stdout may lead to a plain file.
 bool is_stream(const fs::path& path) {
+  if (path.string().starts_with("/dev/std") || path.string().starts_with("/dev/fd/")) return true;
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
@@ -153,7 +154,7 @@ class TemporaryFile {
   }
   static std::optional<mode_t> permissions(const fs::path& file) {
     struct stat status {};
-    if (::stat(file.c_str(), &status) != 0) return std::nullopt;
+    if (::lstat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
     return status.st_mode & 0777;
   }
 
@@ -166,19 +167,16 @@ class TemporaryFile {
 
 void write_atomically(const fs::path& path, const std::function<void(std::ostream&)>& write) {
   if (is_stream(path)) {
-    const OpenFile stream(path, O_WRONLY);
+    const OpenFile stream(path, O_WRONLY | O_APPEND);
     check(stream.is_open(), "{}: cannot write: {}", path.string(), std::strerror(errno));
     return write_to(stream, path, write);
   }
-  std::error_code error;
-  const fs::path leads_to = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
-  const fs::path& target = error ? path : leads_to;
-  TemporaryFile temporary(target);
-  write_to(temporary.file(), target, write);
+  TemporaryFile temporary(path);
+  write_to(temporary.file(), path, write);
   // After a crash the new file is there only if both its bytes and its folder's entry are on disk.
-  flush_to_disk(temporary.file(), target);
-  temporary.replace(target);
-  flush_to_disk(OpenFile(folder_of(target), O_RDONLY | O_DIRECTORY), target);
+  flush_to_disk(temporary.file(), path);
+  temporary.replace(path);
+  flush_to_disk(OpenFile(folder_of(path), O_RDONLY | O_DIRECTORY), path);
 }
 
 void write_atomically(const fs::path& path, std::string_view text) {
@@ -188,7 +186,9 @@ void write_atomically(const fs::path& path, std::string_view text) {
 }
 
 void append_to_file(const fs::path& path, std::string_view text) {
-  const OpenFile file(path, O_WRONLY | O_APPEND);
+  const OpenFile file(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
+  check(file.is_open() || errno != ELOOP, "{}: a symbolic link; expected a file to append to",
+        path.string());
   struct stat before {};
   if (!file.is_open() || ::fstat(file.descriptor(), &before) != 0)
     fail("{}: cannot append: {}", path.string(), std::strerror(errno));

@@ -13,8 +13,8 @@ namespace remcaps {
 /// Writes a file atomically: `write` fills a temporary file in the same folder, which is flushed to
 /// disk and renamed to `path`. On any failure (a full disk, for example) the old file stays as it
 /// was and the temporary one is removed. A file that is replaced keeps its permissions. If `path`
-/// is a symbolic link, the file it leads to is replaced. If it is a device or a pipe (/dev/stdout),
-/// `write` writes to it directly.
+/// is a symbolic link, the link is replaced and the file it leads to stays as it is. If it is a
+/// device or a pipe (/dev/stdout), `write` writes to it directly.
 void write_atomically(const std::filesystem::path& path,
                       const std::function<void(std::ostream&)>& write);
 
@@ -22,7 +22,7 @@ void write_atomically(const std::filesystem::path& path,
 void write_atomically(const std::filesystem::path& path, std::string_view text);
 
 /// Appends to a file that exists and flushes it to disk. On failure the file is cut back to what it
-/// was.
+/// was. A symbolic link is an error.
 void append_to_file(const std::filesystem::path& path, std::string_view text);
 
 /// The whole content of a file. Error names the file if it cannot be read, is no plain file (but a

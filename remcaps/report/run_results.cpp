@@ -9,6 +9,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps {
@@ -66,7 +67,7 @@ RunResult read_summary(const fs::path& file) {
   try {
     result.summary = json::parse(read_file(file));
     result.recipe = result.summary.at("recipe");
-    result.seed = result.summary.at("seed");
+    result.seed = whole_number(result.summary.at("seed"));
   } catch (const json::parse_error& error) {
     fail("{}: not JSON (byte {})", file.string(), error.byte);
   } catch (const json::exception&) {

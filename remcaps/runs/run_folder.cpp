@@ -80,7 +80,7 @@ fs::path default_runs_folder(const Recipe& recipe) {
 RunLock::RunLock(const RunFolder& folder) : path_(folder.path() / ".lock") {
   do {
     // Over NFS an exclusive lock needs a file that is open for writing.
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     check(fd_ >= 0, "{}: cannot open: {}", path_.string(), std::strerror(errno));
     if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) continue;
     const int error = errno;

@@ -44,15 +44,15 @@ NetworkGraph parse_graph(const json& value) {
   NetworkGraph graph;
   graph.network = value.at("network").get<std::string>();
   const json& input = value.at("input");
-  graph.channels = input.at("channels").get<int64_t>();
-  graph.height = input.at("height").get<int64_t>();
-  graph.width = input.at("width").get<int64_t>();
-  graph.picture.resize = input.at("resize").get<int64_t>();
+  graph.channels = whole_number(input.at("channels"));
+  graph.height = whole_number(input.at("height"));
+  graph.width = whole_number(input.at("width"));
+  graph.picture.resize = whole_number(input.at("resize"));
   graph.picture.standardize = input.at("standardize").get<bool>();
   graph.picture.mean = input.at("mean").get<std::vector<double>>();
   graph.picture.std = input.at("std").get<std::vector<double>>();
   graph.classes = value.at("classes").get<std::vector<std::string>>();
-  graph.levels = value.at("levels").get<std::vector<int64_t>>();
+  graph.levels = whole_numbers(value.at("levels"));
   graph.level_form = value.at("level_form").get<std::string>();
   for (const json& node : value.at("nodes")) graph.nodes.push_back(parse_node(node));
   return graph;
@@ -119,7 +119,7 @@ NetworkGraph NetworkGraph::parse(const std::string& text, const std::string& sou
   NetworkGraph graph;
   try {
     const json value = json::parse(text);
-    const auto version = value.at("version").get<int64_t>();
+    const auto version = whole_number(value.at("version"));
     check(version == kGraphVersion, "{}: its graph has version {}; this program reads version {}",
           source, version, kGraphVersion);
     graph = parse_graph(value);

@@ -136,12 +136,14 @@ TensorView parse_tensor(const json& value, const std::string& name, const std::s
   const auto type_text = value.at("dtype").get<std::string>();
   const auto type = parse_type(type_text);
   check(type.has_value(), "{}: tensor {} has the unknown type {}", file, name, type_text);
-  TensorView tensor{*type, value.at("shape").get<std::vector<int64_t>>(), {}};
-  const auto offsets = value.at("data_offsets").get<std::vector<uint64_t>>();
-  check(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data.size(),
+  TensorView tensor{*type, whole_numbers(value.at("shape")), {}};
+  const auto offsets = whole_numbers(value.at("data_offsets"));
+  check(offsets.size() == 2 && offsets[0] >= 0 && offsets[0] <= offsets[1] &&
+            offsets[1] <= static_cast<int64_t>(data.size()),
         "{}: tensor {} lies at bytes [{}] of {} (file truncated?)", file, name,
         fmt::join(offsets, ", "), data.size());
-  tensor.bytes = data.subspan(offsets[0], offsets[1] - offsets[0]);
+  tensor.bytes =
+      data.subspan(static_cast<size_t>(offsets[0]), static_cast<size_t>(offsets[1] - offsets[0]));
   uint64_t bytes = element_size(*type);
   for (const int64_t extent : tensor.shape) {
     check(extent >= 0 && (extent == 0 || bytes <= data.size() / static_cast<uint64_t>(extent)),

@@ -110,6 +110,8 @@ RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner&
   for (auto [name, target] :
        {std::pair{"epoch.loss", &sums.loss}, {"epoch.correct", &sums.correct}}) {
     check(tensors.count(name) != 0, "{}: tensor {} is missing", path.string(), name);
+    check(tensors.at(name).sizes() == target->sizes(), "{}: tensor {} is [{}]; expected one number",
+          path.string(), name, fmt::join(tensors.at(name).sizes(), ", "));
     target->copy_(tensors.at(name));
   }
   return progress;

@@ -214,17 +214,27 @@ TEST(WriteAtomically, APipeIsWrittenToAndStaysOne) {
   close(reader);
 }
 
-TEST(WriteAtomically, WritesWhereASymbolicLinkLeads) {
+TEST(WriteAtomically, ReplacesASymbolicLinkAndNotTheFileItLeadsTo) {
   testing::TemporaryFolder folder;
   make_folder(folder / "elsewhere");
   write_atomically(folder / "elsewhere/a", "old");
-  fs::create_symlink("elsewhere/a", folder / "link");
-  write_atomically(folder / "link", "new");
-  EXPECT_TRUE(fs::is_symlink(folder / "link"));
-  EXPECT_EQ(read_file(folder / "elsewhere/a"), "new");
-  fs::create_symlink("elsewhere/missing", folder / "dangling");
-  write_atomically(folder / "dangling", "new");
-  EXPECT_EQ(read_file(folder / "dangling"), "new");
+  for (const char* leads_to : {"elsewhere/a", "elsewhere/missing"}) {
+    fs::create_symlink(leads_to, folder / "link");
+    write_atomically(folder / "link", "new");
+    EXPECT_FALSE(fs::is_symlink(folder / "link"));
+    EXPECT_EQ(read_file(folder / "link"), "new");
+    fs::remove(folder / "link");
+  }
+  EXPECT_EQ(read_file(folder / "elsewhere/a"), "old");
+  EXPECT_EQ(entries(folder / "elsewhere"), 1);
+}
+
+TEST(AppendToFile, DoesNotWriteThroughASymbolicLink) {
+  testing::TemporaryFolder folder;
+  write_atomically(folder / "a", "old");
+  fs::create_symlink("a", folder / "link");
+  EXPECT_THROW(append_to_file(folder / "link", "new"), Error);
+  EXPECT_EQ(read_file(folder / "a"), "old");
 }
 
 TEST(PrepareOutput, MakesTheFolderAndNamesWhatStandsInTheWay) {

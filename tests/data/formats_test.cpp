@@ -64,6 +64,9 @@ TEST(Idx, RejectsAnotherFormatAndAbsurdExtents) {
   EXPECT_THAT(error_of([&] { read_idx(folder / "floats"); }), HasSubstr("00000d01"));
   write_bytes(folder / "huge", idx_bytes({0xffffffff, 0xffffffff, 0xffffffff}, ""));
   EXPECT_THAT(error_of([&] { read_idx(folder / "huge"); }), HasSubstr("sensible size"));
+  write_bytes(folder / "promise", idx_bytes({0x40000000, 15}, "xyz"));
+  EXPECT_THAT(error_of([&] { read_idx(folder / "promise"); }),
+              HasSubstr("cannot hold 16,106,127,360 bytes"));
   EXPECT_THAT(error_of([&] { read_idx(folder / "nowhere"); }), HasSubstr("cannot read"));
 }
 

@@ -96,6 +96,9 @@ TEST(Safetensors, HostileHeadersAreRejected) {
   reject(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8, "cover 4 of 8");
   reject(R"({"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})", 4,
          "more than the file holds");
+  reject(R"({"x":{"dtype":"F32","shape":[1.1e21],"data_offsets":[0,4]}})", 4,
+         "x is not a tensor's dtype, shape and data_offsets");
+  reject(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4, "truncated");
   reject(R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
          "more than the file holds");
   reject(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 2, "needs 2 bytes, has 1");

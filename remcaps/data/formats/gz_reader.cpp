@@ -53,6 +53,17 @@ void GzReader::read_exactly(void* out, size_t bytes, const std::string& what) {
         with_commas(static_cast<int64_t>(got)), what, with_commas(static_cast<int64_t>(bytes)));
 }
 
+void GzReader::expect_room(int64_t bytes, const std::string& what) const {
+  constexpr int64_t kDeflateRatio = 1032;  // deflate makes at most so many bytes of one
+  std::error_code error;
+  const auto size = static_cast<int64_t>(fs::file_size(path_, error));
+  const bool known = !error && fs::is_regular_file(path_);
+  const bool plain = gzdirect(static_cast<gzFile>(file_)) != 0;
+  check(!known || bytes / (plain ? 1 : kDeflateRatio) <= size,
+        "{}: {} bytes cannot hold {} bytes of {} (file truncated?)", path_.string(),
+        with_commas(size), with_commas(bytes), what);
+}
+
 void GzReader::expect_end(const std::string& what) {
   char next = 0;
   check(read(&next, 1) == 0, "{}: more bytes than {} needs", path_.string(), what);

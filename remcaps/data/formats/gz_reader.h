@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -21,6 +22,10 @@ class GzReader {
 
   /// Reads exactly `bytes`; Error names the file, what was found and `what` was expected.
   void read_exactly(void* out, size_t bytes, const std::string& what);
+
+  /// Error if the rest of the file cannot hold so many bytes. This is known before memory is taken
+  /// for them.
+  void expect_room(int64_t bytes, const std::string& what) const;
 
   /// Error if more bytes follow. `what` names what should have been the end.
   void expect_end(const std::string& what);

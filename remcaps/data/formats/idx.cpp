@@ -34,6 +34,7 @@ torch::Tensor read_idx(const std::filesystem::path& path) {
           path.string(), fmt::join(shape, ", "));
     elements *= shape.back();
   }
+  file.expect_room(elements, "data");
   torch::Tensor data = torch::empty(shape, torch::kUInt8);
   file.read_exactly(data.data_ptr(), static_cast<size_t>(elements),
                     fmt::format("data for the shape [{}] in its header", fmt::join(shape, ", ")));

@@ -110,6 +110,12 @@ torch::Tensor to_tensor(const std::shared_ptr<void>& owner, const matvar_t& arra
   check(array.data != nullptr && array.isComplex == 0, "{}: holds no real numbers", what);
   const std::vector<int64_t> shape(std::make_reverse_iterator(array.dims + array.rank),
                                    std::make_reverse_iterator(array.dims));
+  size_t bytes = static_cast<size_t>(std::max(array.data_size, 0));
+  for (const int64_t extent : shape)
+    check(extent >= 0 && !__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes),
+          "{}: has the shape [{}]; expected a sensible size", what, fmt::join(shape, ", "));
+  check(bytes <= array.nbytes, "{}: {} bytes; its shape [{}] needs {}", what, array.nbytes,
+        fmt::join(shape, ", "), bytes);
   switch (array.class_type) {
     case MAT_C_UINT8:  // no copy: affNIST's images are half a gigabyte
       return torch::from_blob(

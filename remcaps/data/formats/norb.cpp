@@ -54,6 +54,7 @@ torch::Tensor read_norb_matrix(const std::filesystem::path& path) {
     elements *= extent;
     shape.push_back(extent);
   }
+  file.expect_room(magic == kByteMatrix ? elements : 4 * elements, "data");
   torch::Tensor matrix = torch::empty(shape, magic == kByteMatrix ? torch::kUInt8 : torch::kInt32);
   file.read_exactly(matrix.data_ptr(), matrix.nbytes(),
                     fmt::format("data for the shape [{}] in its header", fmt::join(shape, ", ")));
