@@ -6,7 +6,7 @@
 
 #include "bench/device_timing.h"
 #include "remcaps/ops/update.h"
-#include "remcaps/pruning/lobster.h"
+#include "remcaps/pruning/lobster_pruner.h"
 #include "remcaps/training/adam.h"
 
 namespace remcaps {

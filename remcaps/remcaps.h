@@ -15,8 +15,6 @@
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/routing/dynamic.h"
-#include "remcaps/capsule/routing/scaled_distance.h"
-#include "remcaps/capsule/routing/self_attention.h"
 #include "remcaps/models/model.h"
 #include "remcaps/models/stacked_capsnet.h"
 #include "remcaps/network.h"

@@ -1,6 +1,7 @@
 #include "remcaps/explain/tree_graph.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/explain/backtrack.h"
 
 namespace remcaps {
 

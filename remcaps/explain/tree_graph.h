@@ -2,11 +2,12 @@
 // with couplings.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "remcaps/explain/backtrack.h"
+#include "remcaps/capsule/forward.h"
 
 namespace remcaps {
 

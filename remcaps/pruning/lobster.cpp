@@ -1,4 +1,4 @@
-#include "remcaps/pruning/lobster.h"
+#include "remcaps/pruning/lobster_pruner.h"
 
 #include <cmath>
 
@@ -21,6 +21,10 @@ void bind(ConfigSection& section, LobsterOptions& options) {
   section.key("above_chance", options.above_chance, {0.0, 1.0});
   section.key("begin", options.begin, {0, 1'000'000'000});
   section.key("end", options.end, {-1, 1'000'000'000});
+}
+
+std::unique_ptr<Pruner> make_pruner(LobsterOptions options) {
+  return std::make_unique<LobsterPruner>(std::move(options));
 }
 
 void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, double lambda) {

@@ -1,9 +1,6 @@
-// LOBSTER and the threshold search: the pruning of REM (paper, section 3.1).
+// Options of LOBSTER and its threshold search: the pruning of REM (paper, section 3.1).
 #pragma once
 
-#include <limits>
-
-#include "remcaps/pruning/masks.h"
 #include "remcaps/pruning/pruner.h"
 
 namespace remcaps {
@@ -30,42 +27,6 @@ struct LobsterOptions {
 };
 void bind(ConfigSection& section, LobsterOptions& options);
 
-/// One step of the regulariser: p <- p - lambda * p * max(0, 1 - |dL/dp|). The less the loss
-/// depends on a parameter, the faster the parameter decays. The learning rate plays no role.
-void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, double lambda);
-
-class LobsterPruner : public Pruner {
- public:
-  explicit LobsterPruner(LobsterOptions options) : options_(std::move(options)) {}
-
-  void before_epoch(PruningContext& context) override;
-  void after_backward(PruningContext& context) override;
-  void after_step(PruningContext& context) override;
-  std::optional<UpdateRule> update_rule(PruningContext& context) override;
-  PruningReport after_epoch(PruningContext& context) override;
-  std::map<std::string, torch::Tensor> state() const override;
-  void load_state(const std::map<std::string, torch::Tensor>& state) override;
-
- private:
-  /// Since the last search.
-  struct Plateau {
-    double best_loss = std::numeric_limits<double>::infinity();  ///< lowest validation loss
-    int64_t bad_epochs = 0;                                      ///< in a row
-  };
-
-  void bind_to(const PrunableNetwork& network);
-  double lambda_at(int64_t epoch) const;
-  /// Counts the epoch in `plateau`.
-  bool search_is_due(const PruningContext& context, Plateau& plateau) const;
-
-  LobsterOptions options_;
-  Masks masks_;
-  std::vector<NamedTensor> shrunk_;  ///< all trained parameters of the layers, biases included
-  Plateau plateau_;
-};
-
-inline std::unique_ptr<Pruner> make_pruner(LobsterOptions options) {
-  return std::make_unique<LobsterPruner>(std::move(options));
-}
+std::unique_ptr<Pruner> make_pruner(LobsterOptions options);
 
 }  // namespace remcaps

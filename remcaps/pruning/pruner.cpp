@@ -1,6 +1,6 @@
 #include "remcaps/pruning/pruner.h"
 
-#include "remcaps/pruning/lobster.h"
+#include "remcaps/pruning/lobster_pruner.h"
 #include "remcaps/pruning/scheduled.h"
 #include "remcaps/pruning/snip.h"
 

@@ -10,6 +10,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
+#include "remcaps/capsule/loss.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/recipe/resources.h"
 

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "remcaps/base/config.h"
-#include "remcaps/capsule/loss.h"
 #include "remcaps/data/dataset.h"
 #include "remcaps/models/model.h"
 #include "remcaps/parse_tree/quantizer.h"
 
 namespace remcaps {
+
+struct MarginOptions;
 
 /// The recipe's `loss` section.
 struct LossOptions {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "remcaps/capsule/loss.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/evaluation/evaluate.h"
 #include "remcaps/runs/metrics.h"

@@ -1,4 +1,4 @@
-#include "remcaps/pruning/lobster.h"
+#include "remcaps/pruning/lobster_pruner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

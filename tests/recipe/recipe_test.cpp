@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/ops/margin_loss.h"
 #include "remcaps/recipe/context.h"
 #include "tests/recipe/tiny_network.h"
 #include "tests/scoped_variable.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/pruning/lobster.h"
+#include "remcaps/pruning/lobster_pruner.h"
 
 namespace remcaps {
 namespace {

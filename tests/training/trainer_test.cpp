@@ -9,7 +9,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
-#include "remcaps/pruning/lobster.h"
+#include "remcaps/pruning/lobster_pruner.h"
 #include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
