@@ -70,14 +70,16 @@ Classification Network::classify(const std::filesystem::path& picture) const {
   return classify(read(picture)).front();
 }
 
-Explanation Network::explain(const torch::Tensor& image) const {
+Explanation Network::explain(const torch::Tensor& image, std::optional<int64_t> levels) const {
   const torch::NoGradGuard no_grad;
   const LoadedRun& run = state_->run;
   check(image.dim() == 4 && image.size(0) == 1, "explain: images [{}]; expected [1, C, H, W]",
         fmt::join(image.sizes(), ", "));
   ForwardOptions quantized;
   quantized.trace = true;
-  quantized.quantizers = run.recipe.quantize.quantizers(model().routing_layers().size());
+  QuantizeOptions quantize = run.recipe.quantize;
+  if (levels) quantize.levels = {*levels};
+  quantized.quantizers = quantize.quantizers(model().routing_layers().size());
   const auto [plain, forward] = model().forward_both(image.to(run.device), {}, quantized);
 
   Explanation explanation;
@@ -101,6 +103,10 @@ Explanation Network::explain(const std::filesystem::path& picture) const {
 
 CapsNet& Network::model() const {
   return *state_->run.model;
+}
+
+const LoadedRun& Network::run() const {
+  return state_->run;
 }
 
 }  // namespace remcaps

@@ -15,6 +15,8 @@
 
 namespace remcaps {
 
+struct LoadedRun;
+
 /// The answer of a network for one image.
 struct Classification {
   int64_t class_index = 0;      ///< the class whose capsule is the longest
@@ -69,14 +71,18 @@ class Network {
   /// Classifies a picture file.
   Classification classify(const std::filesystem::path& picture) const;
 
-  /// Explains one image that read() or prepare() made, float32 [1, C, H, W].
-  Explanation explain(const torch::Tensor& image) const;
+  /// Explains one image that read() or prepare() made, float32 [1, C, H, W]. `levels` is K for all
+  /// routing layers; without it couplings are quantized as the network's recipe says.
+  Explanation explain(const torch::Tensor& image, std::optional<int64_t> levels = {}) const;
   /// Explains a picture file.
   Explanation explain(const std::filesystem::path& picture) const;
 
   /// The network itself, for everything else libtorch can do with it. Images go in as classify()
   /// takes them.
   CapsNet& model() const;
+
+  /// All that was loaded, for the functions of remcaps/runs and remcaps/evaluation.
+  const LoadedRun& run() const;
 
  private:
   struct State;

@@ -6,6 +6,7 @@
     remcaps.ParseTrees   the dictionary of parse trees and its entropy
     remcaps.load         a trained network of the program: call it, explain it
     remcaps.evaluate     its accuracy; remcaps.entropy: its parse trees
+    remcaps.train        trains a recipe of the program; remcaps.resume goes on
     remcaps.data         data sets as tensors
 """
 
@@ -25,6 +26,7 @@ from remcaps._remcaps import Error, UsageError
 from remcaps.network import Answer, Edge, Explanation, Network, entropy, evaluate, load, zoo
 from remcaps.parse_trees import ParseTrees, Tree, quantize
 from remcaps.pruning import Magnitude, PruningReport, Rem, Snip
+from remcaps.training import metrics, recipes, resume, summary, train
 
 __all__ = [
     "Answer",
@@ -44,7 +46,12 @@ __all__ = [
     "evaluate",
     "functional",
     "load",
+    "metrics",
     "nn",
     "quantize",
+    "recipes",
+    "resume",
+    "summary",
+    "train",
     "zoo",
 ]

@@ -16,6 +16,11 @@ from remcaps.pruning import Magnitude as Magnitude
 from remcaps.pruning import PruningReport as PruningReport
 from remcaps.pruning import Rem as Rem
 from remcaps.pruning import Snip as Snip
+from remcaps.training import metrics as metrics
+from remcaps.training import recipes as recipes
+from remcaps.training import resume as resume
+from remcaps.training import summary as summary
+from remcaps.training import train as train
 
 class Error(RuntimeError): ...
 class UsageError(Error, ValueError): ...

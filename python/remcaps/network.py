@@ -1,12 +1,13 @@
 """Trained networks: calling, explaining and measuring them."""
 
+import html
 import json
 import os
 from typing import Dict, List, NamedTuple, Optional
 
 import torch
 
-from remcaps import _remcaps
+from remcaps import _remcaps, drawing
 
 
 class Answer(NamedTuple):
@@ -37,10 +38,16 @@ class Explanation(NamedTuple):
     saliency: Optional[torch.Tensor]  # where it looked, [H, W]; None if capsules lie on no grid
     layer_names: List[str]  # of the parse tree
     edges: List[Edge]  # of the parse tree
-    svg: str  # the drawn tree
+    svg: str  # the drawn tree; "" if there is none
+    pictures: List[str]  # data URIs: the image and, with saliency, the map and both
 
     def _repr_html_(self):
-        return self.svg
+        images = "".join(f'<img src="{uri}" style="margin-right: 8px">' for uri in self.pictures)
+        return f"<div><b>{html.escape(self.class_name)}</b></div><div>{images}</div>{self.svg}"
+
+    def plot(self, figure=None):
+        """The image, what the network looked at, and the parse tree, in a matplotlib figure."""
+        return drawing.explanation(self, figure)
 
 
 class Network:
@@ -55,6 +62,12 @@ class Network:
 
     def __repr__(self):
         return f"remcaps.Network({self.name!r}, architecture={self.architecture!r})"
+
+    def _repr_html_(self):
+        rows = {"network": self.architecture, "input": "x".join(map(str, self.input)),
+                "classes": ", ".join(self.class_names),
+                "parameters": f"{sum(t.numel() for t in self.state_dict().values()):,}"}
+        return drawing.html_table([self.name, ""], rows.items())
 
     def read(self, picture, *, invert=False):
         """A PNG or JPEG file of any size as the network's input, [1, C, H, W]."""
@@ -81,7 +94,7 @@ class Network:
         predicted = int(answer.predicted[0])
         return Explanation(answer, self.class_names[predicted] if self.class_names else
                            str(predicted), found.saliency, found.layer_names,
-                           [Edge(*edge) for edge in found.edges], found.svg)
+                           [Edge(*edge) for edge in found.edges], found.svg, found.pngs)
 
     def state_dict(self):
         """Parameters and buffers by name."""

@@ -28,6 +28,8 @@ class Explanation(NamedTuple):
     layer_names: List[str]
     edges: List[Edge]
     svg: str
+    pictures: List[str]
+    def plot(self, figure: Optional[Any] = ...) -> Any: ...
 
 class Network:
     name: str

@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 import numpy
 import torch
 
-from remcaps import _remcaps
+from remcaps import _remcaps, drawing
 
 
 def quantize(couplings, levels=11):
@@ -66,6 +66,22 @@ class ParseTrees:
     @property
     def median_keys(self):
         return self._trees.report().median_keys
+
+    def summary(self):
+        """{column: [a number per class]}; pandas.DataFrame takes it."""
+        return {"images": self.samples_per_class, "trees": self.keys_per_class,
+                "entropy": self.entropy_per_class}
+
+    def plot(self, figure=None):
+        """The shares of the most frequent trees of each class, in a matplotlib figure."""
+        return drawing.parse_trees(self, figure)
+
+    def _repr_html_(self):
+        columns = self.summary()
+        rows = [(k, images, trees, f"{entropy:.2f}")
+                for k, (images, trees, entropy) in enumerate(zip(*columns.values()))]
+        return drawing.html_table(["class", "images", "trees", "bits"],
+                                  [*rows, ("mean", "", "", f"{self.entropy:.2f}")])
 
     def most_frequent(self, class_index, limit=5):
         """The most frequent trees of a class, as a list of Tree."""

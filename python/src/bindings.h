@@ -28,6 +28,7 @@ void bind_functional(py::module_& module);
 void bind_network(py::module_& module);
 void bind_parse_trees(py::module_& module);
 void bind_pruner(py::module_& module);
+void bind_training(py::module_& module);
 
 /// The enumerator whose name is `value`; `names` are in the order of the enum. UsageError suggests the
 /// nearest name.

@@ -1,6 +1,7 @@
 // The extension module _remcaps. The package `remcaps` is what users see of it.
 #include "python/src/bindings.h"
 #include "remcaps/torch/runtime.h"
+#include "remcaps/training/interrupt.h"
 
 namespace remcaps::python {
 namespace {
@@ -13,6 +14,11 @@ void translate(std::exception_ptr error) {
     if (error) std::rethrow_exception(error);
   } catch (const UsageError& usage) {
     PyErr_SetString(usage_error_type, usage.what());
+  } catch (const Interrupted& stop) {  // what Python makes of Ctrl-C and of SIGTERM's default
+    if (stop.exit_code() == 128 + SIGINT)
+      PyErr_SetString(PyExc_KeyboardInterrupt, stop.what());
+    else
+      PyErr_SetObject(PyExc_SystemExit, py::int_(stop.exit_code()).ptr());
   } catch (const Error& failure) {
     PyErr_SetString(error_type, failure.what());
   } catch (const c10::Error& failure) {  // what() would add a C++ stack trace
@@ -48,6 +54,7 @@ PYBIND11_MODULE(_remcaps, module) {
   bind_network(module);
   bind_parse_trees(module);
   bind_pruner(module);
+  bind_training(module);
 }
 
 }  // namespace remcaps::python

@@ -5,14 +5,13 @@
 #include "remcaps/base/json.h"
 #include "remcaps/evaluation/split_trees.h"
 #include "remcaps/evaluation/tree_collector.h"
-#include "remcaps/explain/saliency.h"
+#include "remcaps/explain/picture.h"
 #include "remcaps/explain/tree_drawing.h"
-#include "remcaps/explain/tree_graph.h"
+#include "remcaps/network.h"
 #include "remcaps/ops/quantize.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/runs/load.h"
 #include "remcaps/runs/zoo.h"
-#include "remcaps/torch/runtime.h"
 
 namespace remcaps::python {
 namespace {
@@ -36,50 +35,51 @@ struct PictureExplained {
   std::optional<Tensor> saliency;                                    // [H, W]
   std::vector<std::tuple<int64_t, int64_t, int64_t, double>> edges;  // layer, from, to, coupling
   std::vector<std::string> layer_names;
-  std::string svg;  // the drawn tree; empty if there is none
+  std::string svg;                // the drawn tree; empty if there is none
+  std::vector<std::string> pngs;  // the image and, if there is saliency, the map and both
 };
 
 class Network {
  public:
   Network(const std::string& name, const std::string& device)
-      : run_(load_run(name, parse_device(device))) {}
+      : network_(remcaps::Network::load(name, device)), run_(network_.run()) {}
 
   const LoadedRun& run() const { return run_; }
 
   Tensor read(const std::string& picture, bool invert) const {
-    return run_.read_input(picture, invert);
+    return network_.read(picture, invert);
   }
   Tensor prepare(const Tensor& pixels) const {
     check(pixels.scalar_type() == torch::kUInt8 && pixels.dim() == 4,
           "prepare: pixels {} [{}]; expected uint8 [B, C, H, W]",
           c10::toString(pixels.scalar_type()), fmt::join(pixels.sizes(), ", "));
-    return prepare_images(pixels.to(run_.device), run_.recipe.dataset.augment);
+    return network_.prepare(pixels);
   }
 
   Answer call(const Tensor& images, const Levels& levels, bool trace) const {
     return answer_of(forward(images, levels, trace || levels.has_value()), levels);
   }
 
-  PictureExplained explain(const Tensor& image, const Levels& levels) const {
-    check(image.size(0) == 1, "explain: images [{}]; expected [1, C, H, W]",
-          fmt::join(image.sizes(), ", "));
-    const Forward passed = forward(image, levels, /*trace=*/true);
+  PictureExplained explain(const Tensor& image, int64_t levels) const {
+    quantizer_of(levels);  // checks K
     PictureExplained explained;
-    explained.answer = answer_of(passed, levels);
-    const std::vector<RoutingTrace>& routings = passed.routings;
-    if (std::any_of(routings.begin(), routings.end(), has_place))
-      explained.saliency = saliency(routings, saliency_layer(routings, run_.model->name()),
-                                    explained.answer.predicted, run_.model->input())
-                               .map[0];
-    if (!routings.back().convolutional()) {
-      const int64_t predicted = explained.answer.predicted.item<int64_t>();
-      const ParseTree tree = parse_tree(capsule_layers(passed, 0), {predicted});
-      explained.layer_names = tree.names;
-      for (const TreeEdge& edge : tree.edges)
+    explained.answer = call(image, levels, /*trace=*/true);
+    const Explanation found = network_.explain(image.to(torch::kFloat32), levels);
+    const AugmentOptions& augment = run_.recipe.dataset.augment;
+    const Picture picture = to_picture(image[0].cpu(), augment.mean, augment.std);
+    explained.pngs.push_back(encoded(picture));
+    if (found.saliency.defined()) {
+      explained.saliency = found.saliency;
+      explained.pngs.push_back(encoded(heat_picture(found.saliency)));
+      explained.pngs.push_back(encoded(overlay(picture, found.saliency)));
+    }
+    if (found.tree) {
+      explained.layer_names = found.tree->names;
+      for (const TreeEdge& edge : found.tree->edges)
         explained.edges.emplace_back(edge.layer, edge.from, edge.to, edge.coupling);
-      explained.svg =
-          draw_tree(tree, {.title = run_.class_name(predicted), .class_names = run_.class_names})
-              .str("parse tree");
+      explained.svg = draw_tree(*found.tree,
+                                {.title = found.answer.class_name, .class_names = run_.class_names})
+                          .str("parse tree");
     }
     return explained;
   }
@@ -108,6 +108,10 @@ class Network {
     return run_.model->forward(images.to(run_.device, torch::kFloat32), options);
   }
 
+  static std::string encoded(const Picture& picture) {
+    return png_data_uri(enlarge(picture, enlargement(picture, 140)));
+  }
+
   static Answer answer_of(const Forward& passed, const Levels& levels) {
     Answer answer{passed.activations, passed.poses, passed.activations.argmax(1), {}, {}, {}};
     for (const RoutingTrace& trace : passed.routings) answer.layers[trace.layer] = trace.coupling;
@@ -121,7 +125,8 @@ class Network {
     return answer;
   }
 
-  LoadedRun run_;
+  remcaps::Network network_;
+  const LoadedRun& run_;  // of network_
 };
 
 // The numbers of a split as JSON, with the keys of `remcaps eval --json` and `remcaps entropy --json`.
@@ -186,7 +191,8 @@ void bind_network(py::module_& module) {
       .def_readonly("saliency", &PictureExplained::saliency)
       .def_readonly("edges", &PictureExplained::edges)
       .def_readonly("layer_names", &PictureExplained::layer_names)
-      .def_readonly("svg", &PictureExplained::svg);
+      .def_readonly("svg", &PictureExplained::svg)
+      .def_readonly("pngs", &PictureExplained::pngs);
   py::class_<Network>(module, "Network")
       .def(py::init<std::string, std::string>(), WithoutGil())
       .def("architecture", [](const Network& network) { return network.run().model->name(); })

@@ -64,9 +64,27 @@ def test_explanation_has_saliency_and_a_tree(network, fashion):
     assert explanation.edges and {edge.end for edge in explanation.edges} == {
         int(explanation.answer.predicted)}
     assert all(edge.coupling > 0.1 for edge in explanation.edges)
-    assert xml.etree.ElementTree.fromstring(explanation._repr_html_()).tag.endswith("svg")
+    assert xml.etree.ElementTree.fromstring(explanation.svg).tag.endswith("svg")
+    page = explanation._repr_html_()
+    assert page.count("data:image/png;base64,") == 3 and explanation.svg in page
+    assert "dr-capsnet" in network._repr_html_()
     with pytest.raises(remcaps.Error, match="explain"):
         network.explain(fashion.test.images[:2])
+
+
+def test_explanations_and_trees_are_drawn(network, fashion, tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    figure = network.explain(fashion.test.images[:1]).plot()
+    assert len(figure.axes) == 4
+    assert len(figure.axes[3].lines) > len(network.explain(fashion.test.images[:1]).edges)
+    answer = network(fashion.test.images[:100], levels=11)
+    trees = remcaps.ParseTrees(11)
+    trees.add(answer.couplings, answer.predicted)
+    figure = trees.plot()
+    assert len(figure.axes[0].patches) == 100  # ten trees of ten classes
+    figure.savefig(tmp_path / "trees.png")
+    assert trees._repr_html_().count("<tr>") == 12
 
 
 def test_python_layers_equal_the_network_of_the_program(network, fashion):

@@ -292,6 +292,13 @@ void Trainer::end_epoch() {
   sums_ = EpochSums::zeros(device_);
   // `best` and the state must agree, so they are saved together.
   if (improved || epoch_checkpoint_is_due()) save_epoch();
+  if (!on_epoch_) return;
+  try {
+    on_epoch_();
+  } catch (...) {
+    save_epoch();
+    throw;
+  }
 }
 
 void Trainer::save_epoch() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,10 @@ class Trainer {
   /// counts from now, not from the first step of the run; 0: no limit. Throws Interrupted after
   /// SIGINT or SIGTERM, when the state is saved, and Error if a loss is not finite.
   RunSummary run(std::optional<double> minutes = std::nullopt);
+
+  /// A function to call after every epoch, when its row is in metrics.csv. If it throws, the state is
+  /// saved and run() throws the same.
+  void on_epoch(std::function<void()> call) { on_epoch_ = std::move(call); }
 
   const Recipe& recipe() const { return recipe_; }
   const RunFolder& folder() const { return folder_; }
@@ -92,6 +97,7 @@ class Trainer {
   MarginOptions search_margin_;                             ///< the margins of search_pass_
   std::unique_ptr<MetricsFile> metrics_;
   TrainingDisplay display_;
+  std::function<void()> on_epoch_;  ///< may be empty
 
   RunProgress progress_;
   EpochSums sums_;

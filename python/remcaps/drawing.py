@@ -1,0 +1,71 @@
+"""What notebooks show: HTML tables, and figures of matplotlib, which is imported when it is used."""
+
+import base64
+import html
+import io
+
+
+def html_table(header, rows):
+    cells = "".join(f"<th>{html.escape(str(name))}</th>" for name in header)
+    lines = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
+                    for row in rows)
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def explanation(found, figure=None):
+    import matplotlib.image
+
+    figure = figure or _figure(width=3 * len(found.pictures) + 4, height=3.2)
+    panels = figure.subplots(1, len(found.pictures) + 1)
+    names = ["image", "saliency", "both"]
+    for panel, uri, name in zip(panels, found.pictures, names):
+        png = base64.b64decode(uri.split(",", 1)[1])
+        panel.imshow(matplotlib.image.imread(io.BytesIO(png), format="png"))
+        panel.set_title(name)
+        panel.set_axis_off()
+    _tree(panels[-1], found)
+    return figure
+
+
+def parse_trees(trees, figure=None):
+    """Bars: how many images of a class share its most frequent trees."""
+    figure = figure or _figure(width=8, height=4)
+    panel = figure.subplots()
+    shares = []
+    for k, images in enumerate(trees.samples_per_class):
+        found = trees.most_frequent(k, limit=10)
+        shares.append([tree.count / max(images, 1) for tree in found] + [0] * (10 - len(found)))
+    bottom = [0.0] * len(shares)
+    for rank in range(10):
+        heights = [row[rank] for row in shares]
+        panel.bar(range(len(shares)), heights, bottom=bottom, edgecolor="white",
+                  color=str(0.2 + 0.07 * rank))
+        bottom = [low + height for low, height in zip(bottom, heights)]
+    panel.set(xlabel="predicted class", ylabel="share of its images", xticks=range(len(shares)),
+              title=f"the ten most frequent parse trees of each class, {trees.entropy:.2f} bits")
+    return figure
+
+
+def _tree(panel, found):
+    """The edges: a row per layer, wider lines for larger couplings."""
+    depth = max((edge.layer for edge in found.edges), default=0) + 1
+    places = {}  # (layer, capsule) -> x
+    for layer in range(depth + 1):
+        capsules = sorted({edge.start for edge in found.edges if edge.layer == layer}
+                          | {edge.end for edge in found.edges if edge.layer == layer - 1})
+        for rank, capsule in enumerate(capsules):
+            places[layer, capsule] = (rank + 0.5) / len(capsules)
+    for edge in found.edges:
+        panel.plot([places[edge.layer, edge.start], places[edge.layer + 1, edge.end]],
+                   [edge.layer, edge.layer + 1], color="black", linewidth=2 * edge.coupling,
+                   alpha=0.5)
+    for (layer, _), x in places.items():
+        panel.plot(x, layer, "o", color="tab:red", markersize=3 if layer < depth else 10)
+    panel.set_title(f"parse tree of {found.class_name}")
+    panel.set_axis_off()
+
+
+def _figure(width, height):
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), constrained_layout=True)
