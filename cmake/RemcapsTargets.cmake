@@ -20,11 +20,11 @@ target_include_directories(remcaps_options INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_link_libraries(remcaps_options INTERFACE stdc++)
 endif()
-target_link_libraries(remcaps_options INTERFACE Threads::Threads OpenMP::OpenMP_CXX)
+target_link_libraries(remcaps_options INTERFACE Threads::Threads)
 
 add_library(remcaps_torch_options INTERFACE)
 target_include_directories(remcaps_torch_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-target_link_libraries(remcaps_torch_options INTERFACE remcaps_options ${TORCH_LIBRARIES})
+target_link_libraries(remcaps_torch_options INTERFACE remcaps_options OpenMP::OpenMP_CXX ${TORCH_LIBRARIES})
 # libtorch 2.x brings fmt headers of its own, which come first on the include path and need not match
 # the installed libfmt: they are used without it then.
 set(REMCAPS_FMT fmt::fmt)

@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
@@ -26,6 +28,7 @@ struct RunCommand {
   std::vector<std::string> pictures;
   int64_t top = 1;
   int threads = 0;
+  int64_t bench = 0;
   bool invert = false, json = false;
 };
 
@@ -53,9 +56,36 @@ json tree_json(const Network& network, const std::vector<float>& image) {
           {"keys", keys}};
 }
 
+// Images per second of batches of random images.
+void bench(const Network& network, int64_t batch) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRounds = 5;
+  constexpr double kSeconds = 0.5;  // of a round
+  std::vector<float> images(static_cast<size_t>(batch * network.input_floats()));
+  std::mt19937 random(1);
+  for (float& x : images) x = std::uniform_real_distribution<float>(0, 1)(random);
+  network.run(images);
+  std::vector<double> speeds;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto begin = Clock::now();
+    double seconds = 0;
+    int64_t runs = 0;
+    for (; seconds < kSeconds; ++runs) {
+      network.run(images);
+      seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    speeds.push_back(static_cast<double>(runs * batch) / seconds);
+  }
+  std::sort(speeds.begin(), speeds.end());
+  fmt::print("{}, batch {}: {:.0f} images/s ({:.3f} ms an image; {:.0f} to {:.0f} in {} rounds)\n",
+             network.graph().network, batch, speeds[kRounds / 2], 1e3 / speeds[kRounds / 2],
+             speeds.front(), speeds.back(), kRounds);
+}
+
 void run(const RunCommand& options) {
   Network network(options.network);
   if (options.threads > 0) network.set_threads(options.threads);
+  if (options.bench > 0) return bench(network, options.bench);
   const std::vector<std::string>& names = network.graph().classes;
   json all = json::array();
   for (const std::string& path : options.pictures) {
@@ -95,13 +125,15 @@ int main_of(int argc, char** argv) {
   CLI::App app("Classes of pictures by a network that `remcaps export` has written");
   app.set_version_flag("--version", kVersion);
   RunCommand options;
-  app.add_option("network", options.network, "File of the network, NAME.safetensors")->required();
-  app.add_option("pictures", options.pictures, "PNG or JPEG pictures of any size")->required();
+  app.add_option("network", options.network, "File of the network, NAME.safetensors");
+  app.add_option("pictures", options.pictures, "PNG or JPEG pictures of any size");
   app.add_option("--top", options.top, "How many classes to list")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--threads", options.threads, "Threads to use (default: one per core)")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--bench", options.bench, "Measure images per second, in batches of so many")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
   app.add_flag("--invert", options.invert, "Use the negative of each picture");
   app.add_flag("--json", options.json, "One JSON object on stdout, with the keys of parse trees");
   app.footer(
@@ -109,6 +141,9 @@ int main_of(int argc, char** argv) {
       "  remcaps-run small.safetensors digit.png --top 3");
   try {
     app.parse(argc, argv);
+    // Not checked by CLI11, which would complain of them before it names a flag that is unknown.
+    if (options.network.empty()) throw CLI::RequiredError("network");
+    if (options.pictures.empty() && options.bench == 0) throw CLI::RequiredError("pictures");
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {

@@ -1,44 +1,72 @@
 #include "remcaps/base/parallel.h"
 
+#include <cstdlib>
+
+#include "remcaps/base/cpu.h"
 #include "remcaps/base/thread_limit.h"
-
-#include <omp.h>
-
-#include <exception>
+#if !defined(REMCAPS_ONE_THREAD)
+#include "remcaps/base/thread_pool.h"
+#endif
 
 namespace remcaps {
+namespace {
 
-int thread_count() {
-  return omp_in_parallel() ? 1 : omp_get_max_threads();
+thread_local int limit = 0;  // 0: none
+
+#if !defined(REMCAPS_ONE_THREAD)
+// $OMP_NUM_THREADS, which libtorch obeys, too; else one for each core.
+int threads_by_default() {
+  static const int threads = [] {
+    const char* wanted = std::getenv("OMP_NUM_THREADS");
+    const int count = wanted == nullptr ? 0 : std::atoi(wanted);
+    return count > 0 ? count : usable_cores();
+  }();
+  return threads;
 }
 
-ThreadLimit::ThreadLimit(int threads) : before_(omp_get_max_threads()) {
-  omp_set_num_threads(threads);
+std::atomic<int (*)()> threads_of_process = threads_by_default;
+#endif
+
+}  // namespace
+
+ThreadLimit::ThreadLimit(int threads) : before_(limit) {
+  limit = threads;
 }
 
 ThreadLimit::~ThreadLimit() {
-  omp_set_num_threads(before_);
+  limit = before_;
+}
+
+#if defined(REMCAPS_ONE_THREAD)
+
+int thread_count() {
+  return 1;
+}
+
+void follow_thread_count(int (*)()) {}
+
+void detail::run_on_threads(int threads, void (*work)(void* context, int thread), void* context) {
+  for (int thread = 0; thread < threads; ++thread) work(context, thread);
+}
+
+#else
+
+int thread_count() {
+  if (ThreadPool::is_inside()) return 1;
+  return limit > 0 ? limit : threads_of_process.load()();
+}
+
+void follow_thread_count(int (*source)()) {
+  threads_of_process = source;
 }
 
 void detail::run_on_threads(int threads, void (*work)(void* context, int thread), void* context) {
-  if (threads <= 1) {
+  if (threads <= 1)
     work(context, 0);
-    return;
-  }
-  std::exception_ptr thrown;
-#pragma omp parallel num_threads(threads)
-  {
-    // OpenMP may give fewer threads than asked for: each then takes several shares.
-    for (int thread = omp_get_thread_num(); thread < threads; thread += omp_get_num_threads()) {
-      try {
-        work(context, thread);
-      } catch (...) {
-#pragma omp critical(remcaps_first_exception)
-        if (!thrown) thrown = std::current_exception();
-      }
-    }
-  }
-  if (thrown) std::rethrow_exception(thrown);
+  else
+    ThreadPool::instance().run(threads, work, context);
 }
+
+#endif
 
 }  // namespace remcaps

@@ -1,4 +1,4 @@
-// Loops on several threads.
+// Loops on several threads. Code compiled with REMCAPS_ONE_THREAD has one, and needs no thread_pool.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,13 @@ namespace remcaps {
 /// How many threads parallel work started here is divided over; 1 inside such work.
 int thread_count();
 
+/// From now on, where there is no ThreadLimit, `source` says how many. libtorch's number is then
+/// that of the kernels, too.
+void follow_thread_count(int (*source)());
+
 namespace detail {
-/// Calls work(context, t) for each t < threads, each on its own thread, and waits for all of them.
-/// Throws the first exception that one of them threw.
+/// Calls work(context, t) for each t < threads on up to so many threads, and waits for all of them.
+/// A thread may take several t, one after the other. Throws the first exception that was thrown.
 void run_on_threads(int threads, void (*work)(void* context, int thread), void* context);
 }  // namespace detail
 
@@ -23,29 +27,6 @@ void run_on_threads(int threads, const Work& work) {
   detail::run_on_threads(
       threads, [](void* context, int thread) { (*static_cast<const Work*>(context))(thread); },
       const_cast<void*>(static_cast<const void*>(&work)));
-}
-
-/// work(first, last) on pieces of begin..end: one piece per thread, of at least `grain` each.
-template <typename Work>
-void parallel_for(int64_t begin, int64_t end, int64_t grain, const Work& work) {
-  if (begin >= end) return;
-  const int64_t threads =
-      std::min<int64_t>(thread_count(), (end - begin + grain - 1) / std::max<int64_t>(grain, 1));
-  if (threads <= 1) {
-    work(begin, end);
-    return;
-  }
-  const int64_t piece = (end - begin + threads - 1) / threads;
-  run_on_threads(static_cast<int>(threads), [&](int thread) {
-    const int64_t first = begin + thread * piece;
-    if (first < end) work(first, std::min(end, first + piece));
-  });
-}
-
-/// work() once on every thread, for work that shares a TaskQueue.
-template <typename Work>
-void on_every_thread(const Work& work) {
-  run_on_threads(thread_count(), [&](int) { work(); });
 }
 
 /// Hands out tasks 0..count-1 one at a time. A thread that has to share its core with another
@@ -64,5 +45,34 @@ class TaskQueue {
   int64_t count_;
   std::atomic<int64_t> next_ = 0;
 };
+
+/// work(first, last) on pieces of begin..end, of at least `grain` each (but for the last): a few per
+/// thread, so that a slow thread takes fewer.
+template <typename Work>
+void parallel_for(int64_t begin, int64_t end, int64_t grain, const Work& work) {
+  constexpr int64_t kPiecesPerThread = 4;
+  if (begin >= end) return;
+  const int64_t grains = (end - begin + grain - 1) / std::max<int64_t>(grain, 1);
+  const int64_t threads = std::min<int64_t>(thread_count(), grains);
+  if (threads <= 1) {
+    work(begin, end);
+    return;
+  }
+  const int64_t pieces = threads * kPiecesPerThread;
+  const int64_t piece = std::max(grain, (end - begin + pieces - 1) / pieces);
+  TaskQueue queue((end - begin + piece - 1) / piece);
+  run_on_threads(static_cast<int>(threads), [&](int) {
+    while (const auto task = queue.next()) {
+      const int64_t first = begin + *task * piece;
+      work(first, std::min(end, first + piece));
+    }
+  });
+}
+
+/// work() once on every thread, for work that shares a TaskQueue.
+template <typename Work>
+void on_every_thread(const Work& work) {
+  run_on_threads(thread_count(), [&](int) { work(); });
+}
 
 }  // namespace remcaps

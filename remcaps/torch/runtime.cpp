@@ -20,6 +20,7 @@
 
 #include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/parallel.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/torch/compat.h"
@@ -53,6 +54,13 @@ void fill_standard_streams() {
     if (::fcntl(stream, F_GETFD) < 0) [[maybe_unused]]
       const int opened = ::open("/dev/null", O_RDONLY);
 }
+
+int libtorch_threads() {
+  return at::in_parallel_region() ? 1 : at::get_num_threads();
+}
+
+// Where libtorch is, the kernels use as many threads as it does.
+[[maybe_unused]] const bool kernels_follow = (follow_thread_count(libtorch_threads), true);
 
 void use_all_cores() {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;  // the user has decided

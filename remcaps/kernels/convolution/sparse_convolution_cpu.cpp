@@ -230,19 +230,25 @@ void sparse_convolution(const ConvolutionShape& shape, const MapStrides& strides
     });
     return;
   }
-  // Fewer images than threads: all threads work on one image, each on some of its filters. Every
+  // Fewer images than threads: all threads work on one image, each on its share of the filters. Every
   // thread lays out the blocks for itself, which is faster than to read what another core has
-  // written.
-  for (int64_t i = 0; i < batch; ++i)
-    parallel_for(0, filters, 8, [&](int64_t begin, int64_t end) {
-      const Buffer room(layout.block_floats()), sums(sums_of.floats(end - begin));
-      const SparseRows rows = sums_of.start(begin, end, sums.get());
-      for (int64_t block = 0; block < layout.blocks(); ++block) {
-        layout.lay_out(image(i), block, room.get());
-        sums_of.add(rows, block, room.get());
+  // written. More shares than threads would lay them out more often.
+  const int64_t share = std::max<int64_t>(8, pieces_of(filters, threads));
+  for (int64_t i = 0; i < batch; ++i) {
+    TaskQueue shares(pieces_of(filters, share));
+    on_every_thread([&] {
+      const Buffer room(layout.block_floats()), sums(sums_of.floats(share));
+      while (const auto taken = shares.next()) {
+        const int64_t begin = *taken * share, end = std::min(filters, begin + share);
+        const SparseRows rows = sums_of.start(begin, end, sums.get());
+        for (int64_t block = 0; block < layout.blocks(); ++block) {
+          layout.lay_out(image(i), block, room.get());
+          sums_of.add(rows, block, room.get());
+        }
+        sums_of.finish(rows, result(i) + begin * layout.places());
       }
-      sums_of.finish(rows, result(i) + begin * layout.places());
     });
+  }
 }
 
 }  // namespace remcaps::kernels::cpu
