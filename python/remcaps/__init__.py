@@ -7,6 +7,7 @@
     remcaps.load         a trained network of the program: call it, explain it
     remcaps.evaluate     its accuracy; remcaps.entropy: its parse trees
     remcaps.train        trains a recipe of the program; remcaps.resume goes on
+    remcaps.convert      a weights file of a network that others trained
     remcaps.data         data sets as tensors
 """
 
@@ -23,6 +24,7 @@ if _warning:
 
 from remcaps import data, functional, nn
 from remcaps._remcaps import Error, UsageError
+from remcaps.convert import convert
 from remcaps.network import Answer, Edge, Explanation, Network, entropy, evaluate, load, zoo
 from remcaps.parse_trees import ParseTrees, Tree, quantize
 from remcaps.pruning import Magnitude, PruningReport, Rem, Snip
@@ -41,6 +43,7 @@ __all__ = [
     "Snip",
     "Tree",
     "UsageError",
+    "convert",
     "data",
     "entropy",
     "evaluate",

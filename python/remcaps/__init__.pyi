@@ -1,6 +1,7 @@
 from remcaps import data as data
 from remcaps import functional as functional
 from remcaps import nn as nn
+from remcaps.convert import convert as convert
 from remcaps.network import Answer as Answer
 from remcaps.network import Edge as Edge
 from remcaps.network import Explanation as Explanation

@@ -49,6 +49,7 @@ void bind_errors(py::module_& module) {
 PYBIND11_MODULE(_remcaps, module) {
   bind_errors(module);
   module.def("prepare", &prepare_embedded);
+  bind_convert(module);
   bind_data(module);
   bind_functional(module);
   bind_network(module);

@@ -6,7 +6,7 @@ import pytest
 import remcaps
 
 FOLDER = pathlib.Path(__file__).parents[1] / "remcaps"
-MODULES = ["data", "functional", "network", "nn", "parse_trees", "pruning", "training"]
+MODULES = ["convert", "data", "functional", "network", "nn", "parse_trees", "pruning", "training"]
 
 
 def arguments(function):

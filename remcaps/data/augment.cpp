@@ -238,7 +238,9 @@ torch::Tensor pad_and_resize(const torch::Tensor& bytes, const AugmentOptions& o
   if (options.pad > 0)
     images =
         torch::constant_pad_nd(images, {options.pad, options.pad, options.pad, options.pad}, 0);
-  return options.resize > 0 ? resize_images(images, options.resize, options.resize) : images;
+  return options.resize > 0
+             ? resize_images(images, options.resize, options.resize, options.antialias)
+             : images;
 }
 
 torch::Tensor finish_for_evaluation(const torch::Tensor& bytes, const AugmentOptions& options) {

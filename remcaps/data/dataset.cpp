@@ -60,6 +60,7 @@ void bind(ConfigSection& section, AugmentOptions& options) {
   constexpr int64_t kMaxSide = 4096;
   section.key("pad", options.pad, {0, kMaxSide});
   section.key("resize", options.resize, {0, kMaxSide});
+  section.key("antialias", options.antialias);
   section.key("crop", options.crop, {0, kMaxSide});
   section.key("shift", options.shift, {0, kMaxSide});
   section.key("flip", options.flip);

@@ -52,6 +52,7 @@ struct DataSplits {
 struct AugmentOptions {
   int64_t pad = 0;        ///< zero padding on each side before everything else
   int64_t resize = 0;     ///< side in pixels images are resized to (PIL's bilinear); 0: as they are
+  bool antialias = true;  ///< whether a resize that shrinks merges all pixels, or only neighbours
   int64_t crop = 0;       ///< random (training) or centre (evaluation) crop of this side; 0: none
   int64_t shift = 0;      ///< random translation of -shift..shift pixels, zeros come in
   bool flip = false;      ///< horizontal flip with probability 1/2

@@ -7,10 +7,10 @@ namespace remcaps {
 namespace {
 
 // One pass along `dim` (-1 or -2), as tensor operations.
-torch::Tensor resize_along(const torch::Tensor& images, int64_t dim, int64_t out) {
+torch::Tensor resize_along(const torch::Tensor& images, int64_t dim, int64_t out, bool antialias) {
   const int64_t in = images.size(dim);
   if (in == out) return images;
-  const kernels::ResizeTaps taps = kernels::make_resize_taps(in, out);
+  const kernels::ResizeTaps taps = kernels::make_resize_taps(in, out, antialias);
   const torch::Tensor first = torch::tensor(taps.first, torch::kInt64).to(images.device());
   const torch::Tensor weights =
       torch::tensor(taps.weight, torch::kInt32).view({taps.count, out}).to(images.device());
@@ -27,12 +27,13 @@ torch::Tensor resize_along(const torch::Tensor& images, int64_t dim, int64_t out
 
 }  // namespace
 
-torch::Tensor resize_images(const torch::Tensor& images, int64_t height, int64_t width) {
+torch::Tensor resize_images(const torch::Tensor& images, int64_t height, int64_t width,
+                            bool antialias) {
   check(images.scalar_type() == torch::kUInt8 && images.dim() >= 2,
         "resize: a tensor of {} dimensions and type {}; expected bytes of [..., H, W]",
         images.dim(), torch::toString(images.scalar_type()));
   check(height > 0 && width > 0, "resize: asked for {} x {} pixels", height, width);
-  return resize_along(resize_along(images, -1, width), -2, height);
+  return resize_along(resize_along(images, -1, width, antialias), -2, height, antialias);
 }
 
 torch::Tensor resize_picture(const torch::Tensor& picture, int64_t height, int64_t width) {

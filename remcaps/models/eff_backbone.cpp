@@ -16,9 +16,6 @@ namespace {
 
 using Norm = EffBackboneOptions::Norm;
 
-constexpr double kBatchNormEpsilon = 1e-5;  // torch's default
-constexpr double kInstanceNormEpsilon = 1e-6;
-
 }  // namespace
 
 void bind(ConfigSection& section, EffBackboneOptions& options) {
@@ -27,6 +24,7 @@ void bind(ConfigSection& section, EffBackboneOptions& options) {
   section.key("conv_strides", options.strides, {1, 64});
   section.key("activation", options.activation, {"relu", "leaky-relu"});
   section.key("norm", options.norm, {"batch", "instance", "none"});
+  section.key("norm_epsilon", options.norm_epsilon, {1e-12, 1.0});
   if (options.channels.empty()) section.reject("conv_channels", "[]", "at least one layer");
   if (options.kernels.size() != options.channels.size())
     section.reject("conv_kernels", fmt::format("a list of {}", options.kernels.size()),
@@ -40,7 +38,8 @@ EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelConte
                                        const EffBackboneOptions& backbone)
     : StackedCapsNet(name, context),
       leaky_(backbone.activation == EffBackboneOptions::Activation::kLeakyRelu),
-      norm_(backbone.norm) {
+      norm_(backbone.norm),
+      norm_epsilon_(backbone.norm_epsilon) {
   check(backbone.kernels.size() == backbone.channels.size() &&
             backbone.strides.size() == backbone.channels.size(),
         "{}: {} kernels and {} strides for {} convolutions; expected one each", name,
@@ -57,27 +56,26 @@ EffBackboneCapsNet::EffBackboneCapsNet(const std::string& name, const ModelConte
         backbone.norm == Norm::kNone ? 1 : 2);
     he_normal_(layer.conv->weight, inputs * kernel * kernel);
     layer.conv->bias.detach().zero_();
-    layer.norm = add_norm(fmt::format("norm{}", i + 1), backbone.norm);
+    layer.norm = add_norm(fmt::format("norm{}", i + 1));
     layers_.push_back(std::move(layer));
   }
 }
 
-torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer, Norm kind) {
-  if (kind == Norm::kNone) return {};
+torch::nn::AnyModule EffBackboneCapsNet::add_norm(const std::string& layer) {
+  if (norm_ == Norm::kNone) return {};
   const FeatureMap& map = plan().map();
   plan().add_parameters(2 * map.channels);
-  if (kind == Norm::kBatch)
+  if (norm_ == Norm::kBatch)
     return torch::nn::AnyModule(register_module(
-        layer, torch::nn::BatchNorm2d(
-                   torch::nn::BatchNorm2dOptions(map.channels).eps(kBatchNormEpsilon))));
+        layer,
+        torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(map.channels).eps(norm_epsilon_))));
   check(map.height * map.width > 1,
         "{}: {} normalises a {}x{} map of {} over its places; one place "
         "has no variance (norm: batch)",
         name(), layer, map.height, map.width, map.origin);
   auto norm = register_module(
-      layer,
-      torch::nn::InstanceNorm2d(
-          torch::nn::InstanceNorm2dOptions(map.channels).eps(kInstanceNormEpsilon).affine(true)));
+      layer, torch::nn::InstanceNorm2d(
+                 torch::nn::InstanceNorm2dOptions(map.channels).eps(norm_epsilon_).affine(true)));
   // Published: both scale and shift start uniform in ±0.05.
   norm->weight.detach().uniform_(-0.05, 0.05);
   norm->bias.detach().uniform_(-0.05, 0.05);
@@ -96,7 +94,9 @@ PrimaryCaps EffBackboneCapsNet::add_depthwise(int64_t kernel, int64_t stride, in
                                         .stride(stride)
                                         .groups(map.channels)
                                         .squash(squash));
-  he_normal_(primary_->conv->weight, window->at(0) * window->at(1));
+  // Keras' default for a depthwise convolution, which counts all channels as inputs of each.
+  const int64_t places = window->at(0) * window->at(1);
+  glorot_uniform_(primary_->conv->weight, places * map.channels, places);
   primary_->conv->bias.detach().zero_();
   return primary_;
 }
@@ -107,12 +107,12 @@ std::string EffBackboneCapsNet::describe_children(NetworkGraph& graph) const {
     const std::string layer = fmt::format("conv{}", i + 1), norm = fmt::format("norm{}", i + 1);
     map = add_convolution(graph, layer, *layers_[i].conv, map);
     map = add_relu(graph, layer + ".relu", map, leaky_ ? 0.3 : 0.0);
-    if (norm_ == Norm::kBatch) map = add_batch_norm(graph, norm, kBatchNormEpsilon, map);
+    if (norm_ == Norm::kBatch) map = add_batch_norm(graph, norm, norm_epsilon_, map);
     if (norm_ == Norm::kInstance)
       map = graph.add({"instance_norm",
                        norm,
                        {map},
-                       {{"epsilon", kInstanceNormEpsilon}},
+                       {{"epsilon", norm_epsilon_}},
                        {},
                        {{"weight", norm + ".weight"}, {"bias", norm + ".bias"}}});
   }

@@ -18,9 +18,10 @@ struct EffBackboneOptions {
   std::vector<int64_t> kernels = {5, 3, 3, 3};
   std::vector<int64_t> strides = {1, 1, 1, 2};
   Activation activation = Activation::kRelu;
-  Norm norm = Norm::kBatch;  ///< after the activation
+  Norm norm = Norm::kBatch;    ///< after the activation
+  double norm_epsilon = 1e-3;  ///< Keras' default
 };
-/// Binds conv_channels, conv_kernels, conv_strides, activation and norm.
+/// Binds conv_channels, conv_kernels, conv_strides, activation, norm and norm_epsilon.
 void bind(ConfigSection& section, EffBackboneOptions& options);
 
 /// A network with this backbone. Its layers are conv1, norm1, conv2, norm2, ..., primary.
@@ -45,11 +46,12 @@ class EffBackboneCapsNet : public StackedCapsNet {
     Convolution conv{nullptr};
     torch::nn::AnyModule norm;  // empty if there is none
   };
-  torch::nn::AnyModule add_norm(const std::string& layer, EffBackboneOptions::Norm kind);
+  torch::nn::AnyModule add_norm(const std::string& layer);
 
   std::vector<Layer> layers_;
   bool leaky_;
   EffBackboneOptions::Norm norm_;
+  double norm_epsilon_;
   PrimaryCaps primary_{nullptr};
 };
 

@@ -230,6 +230,17 @@ Recipe parse_recipe(const YAML::Node& node, const std::string& name) {
   return recipe;
 }
 
+Recipe parse_stored_recipe(const YAML::Node& node, const std::string& name) {
+  YAML::Node complete = YAML::Clone(node);
+  const YAML::Node& read_only = complete;
+  const YAML::Node model = read_only["model"];
+  // Efficient-CapsNet's backbone, the only one with a choice of norms, had fixed epsilons.
+  if (model && model.IsMap() && model["norm"] && !model["norm_epsilon"])
+    complete["model"]["norm_epsilon"] =
+        model["norm"].as<std::string>() == "instance" ? "1e-06" : "1e-05";
+  return parse_recipe(complete, name);
+}
+
 Recipe load_recipe(const std::string& name_or_path, const std::vector<std::string>& overrides) {
   const fs::path path = find_recipe(name_or_path);
   const YAML::Node node = load_yaml_with_includes(path.string(), renamed_keys());

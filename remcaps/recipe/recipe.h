@@ -113,6 +113,10 @@ Recipe load_recipe(const std::string& name_or_path, const std::vector<std::strin
 /// A recipe that is already YAML (a run's resolved recipe, a weights file's metadata).
 Recipe parse_recipe(const YAML::Node& node, const std::string& name);
 
+/// A recipe that a run folder or weights file holds. Keys that were not there when an older version
+/// wrote it get the values of that version.
+Recipe parse_stored_recipe(const YAML::Node& node, const std::string& name);
+
 /// The present name of a key of an older recipe: "pruning.tolerance" for "pruning.twt".
 std::string current_key(const std::string& path);
 

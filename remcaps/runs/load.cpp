@@ -113,7 +113,7 @@ torch::Tensor LoadedRun::read_input(const fs::path& image, bool invert) const {
   if (!crops) augment.crop = 0;
   torch::Tensor bytes = read_image(image, input.channels == 3 ? 3 : 1);  // [1 or 3, H, W]
   if (invert) bytes = 255 - bytes;
-  bytes = resize_images(bytes, height, width);
+  bytes = resize_images(bytes, height, width, augment.antialias);
   if (bytes.size(0) != input.channels) bytes = bytes.repeat({input.channels, 1, 1});
   return prepare_images(bytes.unsqueeze(0).to(device), augment);
 }

@@ -61,7 +61,7 @@ Recipe read_run_recipe(const RunFolder& folder) {
   try {
     if (fs::exists(folder.info()))
       name = nlohmann::json::parse(read_file(folder.info())).value("recipe", name);
-    return parse_recipe(parse_yaml(read_file(folder.recipe())), name);
+    return parse_stored_recipe(parse_yaml(read_file(folder.recipe())), name);
   } catch (const nlohmann::json::exception&) {
     fail("{}: not valid JSON", folder.info().string());
   } catch (const YAML::Exception& error) {

@@ -94,6 +94,7 @@ std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsI
   if (!graph) return graph;
   const AugmentOptions& augment = info.recipe.dataset.augment;
   graph->picture.resize = augment.crop > 0 ? augment.resize : 0;  // as LoadedRun::read_input()
+  graph->picture.antialias = augment.antialias;
   graph->picture.standardize = augment.standardize;
   graph->picture.mean = augment.mean;
   graph->picture.std = augment.std;
@@ -123,7 +124,7 @@ WeightsInfo read_weights_info(const SafetensorsFile& file) {
   } catch (const YAML::Exception& error) {
     fail("{}: the recipe in its metadata is not valid YAML: {}", file.path().string(), error.msg);
   }
-  info.recipe = parse_recipe(recipe, metadata_value(file, "name"));
+  info.recipe = parse_stored_recipe(recipe, metadata_value(file, "name"));
   const auto input = metadata_list<int64_t>(file, "input", "[channels, height, width]");
   check(input.size() == 3 && std::all_of(input.begin(), input.end(), is_extent),
         "{}: its metadata \"input\" is {}; expected [channels, height, width]",

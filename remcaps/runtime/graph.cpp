@@ -48,6 +48,7 @@ NetworkGraph parse_graph(const json& value) {
   graph.height = whole_number(input.at("height"));
   graph.width = whole_number(input.at("width"));
   graph.picture.resize = whole_number(input.at("resize"));
+  graph.picture.antialias = input.value("antialias", true);  // missing in older files
   graph.picture.standardize = input.at("standardize").get<bool>();
   graph.picture.mean = input.at("mean").get<std::vector<double>>();
   graph.picture.std = input.at("std").get<std::vector<double>>();
@@ -106,6 +107,7 @@ std::string NetworkGraph::to_text() const {
                       {"height", height},
                       {"width", width},
                       {"resize", picture.resize},
+                      {"antialias", picture.antialias},
                       {"standardize", picture.standardize},
                       {"mean", picture.mean},
                       {"std", picture.std}}},

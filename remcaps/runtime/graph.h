@@ -55,7 +55,8 @@ constexpr const char* kGraphMetadata = "graph";
 
 /// How a picture of any size becomes the network's input.
 struct PictureRule {
-  int64_t resize = 0;  ///< with `crop`: resize to so many pixels first; 0: to the input's size
+  int64_t resize = 0;     ///< with `crop`: resize to so many pixels first; 0: to the input's size
+  bool antialias = true;  ///< whether a resize that shrinks merges all pixels, or only neighbours
   bool standardize = false;                       ///< each channel by its own mean and deviation
   std::vector<double> mean = {0.0}, std = {1.0};  ///< else by these: one number, or one per channel
 };

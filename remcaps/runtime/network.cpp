@@ -211,7 +211,7 @@ std::vector<float> Network::prepare(const Picture& picture, bool invert) const {
         "the network crops {}x{} pixels out of {}x{}", graph.height, graph.width, height, width);
   std::vector<uint8_t> resized(static_cast<size_t>(planes * height * width));
   kernels::cpu::resize_picture(bytes.data(), planes, picture.height, picture.width, height, width,
-                               resized.data());
+                               resized.data(), graph.picture.antialias);
   const int64_t top = (height - graph.height) / 2, left = (width - graph.width) / 2;
   const int64_t places = graph.height * graph.width;
   std::vector<float> image(static_cast<size_t>(input_floats()));

@@ -163,6 +163,16 @@ TEST(Resize, KnownValues) {
                            torch::tensor({36, 219}, torch::kUInt8).view({1, 2})));
 }
 
+TEST(Resize, WithoutAntialiasItReadsTheTwoNeighboursOfAPlace) {
+  // Centres of a third of six pixels lie on pixels 1 and 4; those of a half between two pixels.
+  const torch::Tensor six = torch::tensor({0, 100, 0, 0, 200, 0}, torch::kUInt8).view({1, 6});
+  EXPECT_TRUE(torch::equal(resize_images(six, 1, 2, /*antialias=*/false),
+                           torch::tensor({100, 200}, torch::kUInt8).view({1, 2})));
+  EXPECT_TRUE(torch::equal(resize_images(six, 1, 3, /*antialias=*/false),
+                           torch::tensor({50, 0, 100}, torch::kUInt8).view({1, 3})));
+  EXPECT_TRUE(torch::equal(resize_images(six, 1, 9, false), resize_images(six, 1, 9)));
+}
+
 TEST(Resize, KeepsFlatImagesAndUntouchedSizes) {
   EXPECT_TRUE(
       torch::equal(resize_images(plain_image(3, 13, 9, 255), 20, 4), plain_image(3, 20, 4, 255)));

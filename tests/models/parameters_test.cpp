@@ -119,6 +119,8 @@ TEST(Initialisation, OfEachNetworkIsAsPublished) {
   const auto eff = make("eff-capsnet", images(1, 28, 28))->named_parameters();
   EXPECT_NEAR(eff["conv2.weight"].std().item<double>(), std::sqrt(2.0 / 288), 0.001);
   EXPECT_NEAR(eff["class.weight"].std().item<double>(), std::sqrt(2.0 / 1280), 0.001);
+  // Keras counts all channels as inputs of a depthwise kernel.
+  EXPECT_NEAR(eff["primary.conv.weight"].std().item<double>(), std::sqrt(2.0 / (81 * 129)), 0.0005);
   EXPECT_EQ(eff["class.prior"].abs().max().item<float>(), 0.0f);
   EXPECT_EQ(eff["conv1.bias"].abs().max().item<float>(), 0.0f);
 

@@ -190,5 +190,16 @@ TEST(Recipe, EveryShippedRecipeBuildsItsNetwork) {
   }
 }
 
+TEST(StoredRecipe, KeepsTheNormEpsilonOfTheVersionThatWroteIt) {
+  const auto epsilon = [](const std::string& model) {
+    const Recipe recipe =
+        parse_stored_recipe(YAML::Load("{model: {name: eff-capsnet" + model + "}}"), "stored");
+    return recipe.model_options["norm_epsilon"].as<double>(-1);
+  };
+  EXPECT_EQ(epsilon(", norm: batch"), 1e-5);
+  EXPECT_EQ(epsilon(", norm: instance"), 1e-6);
+  EXPECT_EQ(epsilon(", norm: batch, norm_epsilon: 0.001"), 1e-3);
+}
+
 }  // namespace
 }  // namespace remcaps

@@ -18,14 +18,15 @@ struct ResizeTaps {
   std::vector<int64_t> first;   ///< [out]
   std::vector<int32_t> weight;  ///< [K, out], 2^kResizeBits is one
 };
-ResizeTaps make_resize_taps(int64_t in, int64_t out);
+/// With `antialias` the filter widens when it shrinks a line; without, it reads two neighbours.
+ResizeTaps make_resize_taps(int64_t in, int64_t out, bool antialias = true);
 
 namespace cpu {
 
 /// from [C, from_height, from_width] -> to [C, height, width], on the calling thread alone: columns
 /// first, then rows, each pass rounded to bytes.
 void resize_picture(const uint8_t* from, int64_t channels, int64_t from_height, int64_t from_width,
-                    int64_t height, int64_t width, uint8_t* to);
+                    int64_t height, int64_t width, uint8_t* to, bool antialias = true);
 
 /// pixels [count, channels] -> planes [wanted, count]; both are 1 or 3. Colour becomes grey as in
 /// ITU-R 601, grey is repeated.

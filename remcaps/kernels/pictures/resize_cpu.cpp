@@ -9,8 +9,8 @@ namespace {
 // One pass: `lines` lines of `in` elements become lines of `out`. Elements lie `step` bytes apart,
 // lines `from_line` and `to_line`.
 void resize_lines(const uint8_t* from, uint8_t* to, int64_t in, int64_t out, int64_t lines,
-                  int64_t step, int64_t from_line, int64_t to_line) {
-  const ResizeTaps taps = make_resize_taps(in, out);
+                  int64_t step, int64_t from_line, int64_t to_line, bool antialias) {
+  const ResizeTaps taps = make_resize_taps(in, out, antialias);
   for (int64_t x = 0; x < out; ++x) {
     const int64_t first = taps.first[static_cast<size_t>(x)];
     const int64_t count = std::min(taps.count, in - first);
@@ -26,9 +26,10 @@ void resize_lines(const uint8_t* from, uint8_t* to, int64_t in, int64_t out, int
 
 }  // namespace
 
-ResizeTaps make_resize_taps(int64_t in, int64_t out) {
+ResizeTaps make_resize_taps(int64_t in, int64_t out, bool antialias) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
-  const double support = std::max(scale, 1.0);  // shrinking: the filter covers what it merges
+  // When it shrinks, the filter covers what it merges.
+  const double support = antialias ? std::max(scale, 1.0) : 1.0;
   ResizeTaps taps;
   taps.count = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
   taps.weight.resize(static_cast<size_t>(taps.count * out));
@@ -55,12 +56,12 @@ ResizeTaps make_resize_taps(int64_t in, int64_t out) {
 namespace cpu {
 
 void resize_picture(const uint8_t* from, int64_t channels, int64_t from_height, int64_t from_width,
-                    int64_t height, int64_t width, uint8_t* to) {
+                    int64_t height, int64_t width, uint8_t* to, bool antialias) {
   std::vector<uint8_t> wide;
   if (from_width != width) {
     wide.resize(static_cast<size_t>(channels * from_height * width));
     resize_lines(from, wide.data(), from_width, width, channels * from_height, /*step=*/1,
-                 from_width, width);
+                 from_width, width, antialias);
     from = wide.data();
   }
   if (from_height == height) {
@@ -69,7 +70,7 @@ void resize_picture(const uint8_t* from, int64_t channels, int64_t from_height, 
   }
   for (int64_t plane = 0; plane < channels; ++plane)
     resize_lines(from + plane * from_height * width, to + plane * height * width, from_height,
-                 height, width, /*step=*/width, 1, 1);
+                 height, width, /*step=*/width, 1, 1, antialias);
 }
 
 void split_planes(const uint8_t* pixels, int64_t count, int64_t channels, int64_t wanted,
