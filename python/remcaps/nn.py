@@ -13,15 +13,16 @@ class PrimaryCaps(torch.nn.Module):
     """
 
     def __init__(self, in_channels, types, kernel, *, dim=8, stride=1, padding=0, groups=1,
-                 form="norm", epsilon=1e-6):
+                 form="norm", epsilon=1e-6, kernels="fused"):
         super().__init__()
         self.types, self.dim, self.form, self.epsilon = types, dim, form, epsilon
+        self.kernels = kernels
         self.conv = torch.nn.Conv2d(in_channels, types * dim, kernel, stride=stride,
                                     padding=padding, groups=groups)
 
     def forward(self, map):
         return functional.squash_to_capsules(self.conv(map), self.types, self.dim, form=self.form,
-                                             epsilon=self.epsilon)
+                                             epsilon=self.epsilon, kernels=self.kernels)
 
     def extra_repr(self):
         return f"types={self.types}, dim={self.dim}"

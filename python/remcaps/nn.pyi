@@ -12,7 +12,8 @@ class PrimaryCaps(torch.nn.Module):
     dim: int
     def __init__(self, in_channels: int, types: int, kernel: _Pair, *, dim: int = ...,
                  stride: _Pair = ..., padding: _Pair = ..., groups: int = ...,
-                 form: Literal["norm", "exponential"] = ..., epsilon: float = ...) -> None: ...
+                 form: Literal["norm", "exponential"] = ..., epsilon: float = ...,
+                 kernels: Literal["fused", "reference"] = ...) -> None: ...
     def forward(self, map: Tensor) -> Tensor: ...
 
 class FcCaps(torch.nn.Module):

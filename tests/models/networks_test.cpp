@@ -213,7 +213,7 @@ TEST_P(EveryNetwork, FusedAndReferenceGradientsAgree) {
   for (const auto kernels : {KernelPath::kFused, KernelPath::kReference}) {
     ModelContext context = GetParam().context;
     context.kernels = kernels;
-    torch::manual_seed(42);
+    torch::manual_seed(1);  // no ReLU sits so near to its kink that rounding opens it on one path
     const auto model = make(GetParam().network, context, GetParam().options);
     model->train();
     const Tensor labels = torch::arange(4) % context.classes;
