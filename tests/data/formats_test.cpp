@@ -232,5 +232,23 @@ TEST_F(Mat, RejectsDamageWrongNamesAndWrongLabels) {
               AllOf(HasSubstr("MATLAB 7.3"), HasSubstr("expected \"MATLAB 5.0")));
 }
 
+// libmatio would take memory for what such a header promises.
+TEST_F(Mat, RejectsShapesAndPartsThatPromiseMoreThanTheFileHolds) {
+  const std::string label = mat_array("y", {1, 1}, "\x05");
+  for (const bool compressed : {false, true}) {
+    const auto refused = [&](const std::string& images) {
+      return error_of([&] { read_svhn(mat_file({images, label}, compressed)); });
+    };
+    EXPECT_THAT(refused(mat_array("X", {32, 32, 3, 1 << 20}, svhn_pixels(1))),
+                AllOf(HasSubstr("3,221,225,472 values"), HasSubstr("has 3,072")));
+    EXPECT_THAT(refused(mat_array("X", {1 << 30, 1 << 30, 1 << 30}, "x")),
+                HasSubstr("shape is not sensible"));
+    // The bytes of the shape: 8 of the element's tag, 16 of its flags, 4 of the shape's type.
+    std::string long_shape = mat_array("X", {32, 32, 3, 1}, svhn_pixels(1));
+    long_shape.replace(8 + 16 + 4, 4, std::string("\0\0\0\x20", 4));
+    EXPECT_THAT(refused(long_shape), HasSubstr("shape of 536,870,912 bytes"));
+  }
+}
+
 }  // namespace
 }  // namespace remcaps::testing

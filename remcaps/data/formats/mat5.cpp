@@ -1,16 +1,11 @@
 #include "remcaps/data/formats/mat5.h"
 
 #include <fmt/ranges.h>
-#include <zlib.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <mutex>
 
 #include "remcaps/base/error.h"
-#include "remcaps/base/text.h"
+#include "remcaps/data/formats/mat5_structure.h"
 
 #if defined(REMCAPS_HAVE_MATIO)
 #include <matio.h>
@@ -21,69 +16,6 @@ namespace fs = std::filesystem;
 
 #if defined(REMCAPS_HAVE_MATIO)
 namespace {
-
-constexpr uint32_t kCompressed = 15;  // miCOMPRESSED
-
-// Inflates one compressed element to nowhere: zlib's own checksum stands at its end.
-void check_compressed(const fs::path& path, std::istream& file, uint64_t bytes) {
-  z_stream stream{};
-  check(inflateInit(&stream) == Z_OK, "{}: zlib cannot start", path.string());
-  std::vector<uint8_t> in(256 * 1024), out(1024 * 1024);
-  int code = Z_OK;
-  while (bytes > 0 && code == Z_OK) {
-    const auto piece = static_cast<std::streamsize>(std::min<uint64_t>(bytes, in.size()));
-    file.read(reinterpret_cast<char*>(in.data()), piece);
-    bytes -= static_cast<uint64_t>(piece);
-    stream.next_in = in.data();
-    stream.avail_in = static_cast<uInt>(file.gcount());
-    do {
-      stream.next_out = out.data();
-      stream.avail_out = static_cast<uInt>(out.size());
-      code = inflate(&stream, Z_NO_FLUSH);
-    } while (code == Z_OK && (stream.avail_in > 0 || stream.avail_out == 0));
-    if (code == Z_BUF_ERROR) code = Z_OK;  // only out of input
-  }
-  inflateEnd(&stream);
-  check(code == Z_STREAM_END, "{}: a compressed part of it is damaged", path.string());
-  file.seekg(static_cast<std::streamoff>(bytes), std::ios::cur);
-}
-
-// libmatio fills what it cannot read with what it has, so the file's structure is checked first:
-// its elements must end where the file does, and every compressed one must be whole.
-void check_structure(const fs::path& path) {
-  constexpr uint64_t kHeader = 128;
-  std::error_code error;
-  const uint64_t size = fs::file_size(path, error);
-  check(!error, "{}: cannot read: {}", path.string(), error.message());
-  check(size >= kHeader, "{}: {} bytes; a MAT-5 file has a header of {} (file truncated?)",
-        path.string(), size, kHeader);
-  std::ifstream file(path, std::ios::binary);
-  std::array<char, kHeader> header{};
-  file.read(header.data(), header.size());
-  check(file.good(), "{}: cannot read: {}", path.string(), std::strerror(errno));
-  std::string text(header.data(), 19);
-  for (char& letter : text)
-    if (letter < ' ' || letter > '~') letter = '?';
-  check(text == "MATLAB 5.0 MAT-file", "{}: starts with \"{}\"; expected \"MATLAB 5.0 MAT-file\"",
-        path.string(), text);
-  // The two bytes "MI" or "IM" tell the byte order; every published file here is little-endian.
-  check(header[126] == 'I' && header[127] == 'M',
-        "{}: a big-endian MAT file; expected little-endian", path.string());
-  uint64_t at = kHeader;
-  while (at < size) {
-    std::array<uint32_t, 2> tag{};  // type, bytes
-    check(size - at >= sizeof(tag), "{}: {} bytes; ends inside an element's tag (file truncated?)",
-          path.string(), with_commas(static_cast<int64_t>(size)));
-    file.seekg(static_cast<std::streamoff>(at));
-    file.read(reinterpret_cast<char*>(tag.data()), sizeof(tag));
-    at += sizeof(tag);
-    check(tag[1] <= size - at, "{}: {} bytes; its last element ends at byte {} (file truncated?)",
-          path.string(), with_commas(static_cast<int64_t>(size)),
-          with_commas(static_cast<int64_t>(at + tag[1])));
-    if (tag[0] == kCompressed) check_compressed(path, file, tag[1]);
-    at += tag[1];
-  }
-}
 
 // libmatio reports through a global function; the last message is kept for the error.
 std::mutex matio_mutex;
@@ -149,7 +81,7 @@ bool can_read_mat() {
 }
 
 MatFile::MatFile(const fs::path& path) : path_(path) {
-  check_structure(path);
+  check_mat_structure(path);
 }
 
 torch::Tensor MatFile::array(const std::string& variable, const std::string& field) {
