@@ -3,13 +3,34 @@ import re
 import subprocess
 import sys
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "python" / "own_capsnet.py"
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
+
+
+def run_example(name, *arguments):
+    run = subprocess.run([sys.executable, str(EXAMPLES / name), *arguments],
+                         capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    return run
+
+
+def test_the_tour_prints_numbers_and_writes_pictures(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    run = run_example("zoo_tour.py", "--images=200", f"--out={tmp_path}")
+    found = re.findall(r"([\d.]+)% right, ([\d.]+) bits", run.stdout)
+    (accuracy, bits), (pruned_accuracy, pruned_bits) = [tuple(map(float, row)) for row in found]
+    assert min(accuracy, pruned_accuracy) > 85 and pruned_bits < bits
+    assert run.stdout.count("Ankle boot") == 2
+    pictures = sorted(tmp_path.iterdir())
+    assert [p.name for p in pictures] == [
+        f"{kind}-{name}.png" for kind in ("explanation", "trees")
+        for name in ("dr-capsnet-rem", "dr-capsnet")]
+    assert all(image.imread(p)[..., :3].std() > 0.05 for p in pictures)  # not blank
 
 
 def test_the_example_trains_prunes_and_shows_trees():
-    run = subprocess.run([sys.executable, str(EXAMPLE), "--images=1024", "--epochs=3"],
-                         capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
+    run = run_example("own_capsnet.py", "--images=1024", "--epochs=3")
     rows = re.findall(r"^ +\d+ +([\d.]+)% +([\d.]+)%$", run.stdout, re.MULTILINE)
     assert len(rows) == 3
     sparsities = [float(sparsity) for _, sparsity in rows]
