@@ -24,6 +24,7 @@ void add_eval(CLI::App& app);
 void add_report(CLI::App& app);
 void add_reproduce(CLI::App& app);
 void add_resume(CLI::App& app);
+void add_status(CLI::App& app);
 void add_table(CLI::App& app);
 void add_train(CLI::App& app);
 void add_zoo(CLI::App& app);

@@ -47,6 +47,7 @@ void remcaps::cli::add_commands(CLI::App& app) {
   add_collect(app);
   add_table(app);
   add_reproduce(app);
+  add_status(app);
   add_predict(app);
   add_explain(app);
   add_export(app);

@@ -2,19 +2,23 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/slurm.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/message.h"
 #include "remcaps/report/figure.h"
 #include "remcaps/report/reproduction.h"
 #include "remcaps/report/table.h"
+#include "remcaps/runs/status.h"
 
 namespace remcaps::cli {
 namespace {
 
 struct ReproduceCommand {
-  std::string name, seeds = "42", format = "text";
+  std::string name, seeds = "42", format = "text", shard;
   std::filesystem::path figures = "figures";
-  bool dry = false;
+  bool dry = false, commands = false;
+  std::string submit;
+  SlurmOptions slurm;
   ReproduceOptions options;
   PlaceOptions place;
 };
@@ -30,6 +34,8 @@ const char* state_text(PlannedRun::State state) {
       return "to train";
     case PlannedRun::State::kInterrupted:
       return "to resume";
+    case PlannedRun::State::kTraining:
+      return "in training";
     case PlannedRun::State::kFinished:
       return "finished";
   }
@@ -58,29 +64,119 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
   fmt::print("{}\n{}\n", files.svg.string(), files.csv.string());
 }
 
+// What every process that works on this plan is told.
+std::vector<std::string> common_options(const ReproduceCommand& command) {
+  std::vector<std::string> words = {"--device", command.place.device};
+  if (!command.place.data.empty())
+    words.insert(words.end(), {"--data", std::filesystem::absolute(command.place.data).string()});
+  return words;
+}
+
+// A line for each run that is neither finished nor in training, for a shell.
+void print_commands(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
+  for (size_t k = 0; k < plan.size(); ++k) {
+    const PlannedRun& run = plan[k];
+    if (!command.options.shard.has(k) || run.state >= PlannedRun::State::kTraining) continue;
+    const auto base = base_of(run, command.options);
+    if (base && base->state != PlannedRun::State::kFinished) {
+      say("note: {}, seed {} needs {}; print the commands again when that is finished", run.recipe,
+          run.seed, base->recipe);
+      continue;
+    }
+    std::vector<std::string> words = {this_program()};
+    if (run.state == PlannedRun::State::kInterrupted) {
+      words.insert(words.end(), {"resume", std::filesystem::absolute(run.folder).string()});
+    } else {
+      words.insert(words.end(),
+                   {"train", run.recipe, "--once", "--seed", std::to_string(run.seed), "--out",
+                    std::filesystem::absolute(run.folder.parent_path()).string()});
+      for (const std::string& change : overrides_of(run, command.options))
+        words.insert(words.end(), {"--set", change});
+    }
+    const auto common = common_options(command);
+    words.insert(words.end(), common.begin(), common.end());
+    fmt::print("{}\n", shell_words(words));
+  }
+}
+
+// `remcaps status` shows the runs that nobody has begun too.
+void keep_plan(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
+  std::vector<std::pair<std::string, int64_t>> runs;
+  for (const PlannedRun& run : plan) runs.emplace_back(run.recipe, run.seed);
+  write_plan(command.options.runs, command.name, runs);
+}
+
+// A job array with a task for each run that is not finished, then a job that waits for it, trains
+// what a task left behind and prints the table.
+void submit(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
+  SlurmOptions slurm = command.slurm;
+  slurm.name = command.name;
+  slurm.folder = std::filesystem::absolute(command.options.runs) / "slurm";
+  slurm.command = {this_program(),
+                   "reproduce",
+                   command.name,
+                   "--seeds",
+                   command.seeds,
+                   "--runs",
+                   std::filesystem::absolute(command.options.runs).string()};
+  for (const std::string& pattern : command.options.only)
+    slurm.command.insert(slurm.command.end(), {"--only", pattern});
+  for (const std::string& change : command.options.overrides)
+    slurm.command.insert(slurm.command.end(), {"--set", change});
+  const auto common = common_options(command);
+  slurm.command.insert(slurm.command.end(), common.begin(), common.end());
+  slurm.shards = static_cast<int64_t>(plan.size());
+  for (size_t k = 0; k < plan.size(); ++k)
+    if (plan[k].state < PlannedRun::State::kTraining)
+      slurm.tasks.push_back(static_cast<int64_t>(k) + 1);
+  slurm.last_command = slurm.command;
+  slurm.last_command.insert(
+      slurm.last_command.end(),
+      {"--format", command.format, "--figures", std::filesystem::absolute(command.figures).string(),
+       "--shard", "1/1"});
+  if (command.dry) {
+    fmt::print("{}", slurm_scripts_text(slurm));
+    return;
+  }
+  keep_plan(command, plan);
+  fmt::print("{}", submit_to_slurm(slurm));
+}
+
 void run_reproduce(ReproduceCommand command) {
   if (command.name == "list") return list_reproductions();
   const Reproduction& wanted = reproduction(command.name);
   command.options.seeds = parse_seeds(command.seeds);
   command.options.data = command.place.data;
   command.options.device = parse_device(command.place.device);
+  command.options.shard = parse_shard(command.shard);
   std::vector<PlannedRun> plan = plan_runs(wanted, command.options);
+  if (command.commands) return print_commands(command, plan);
+  if (!command.submit.empty()) return submit(command, plan);
   if (command.dry) {
-    for (const PlannedRun& run : plan)
-      fmt::print("{:<10} {} seed {}\n", state_text(run.state), run.recipe, run.seed);
+    for (size_t k = 0; k < plan.size(); ++k)
+      if (command.options.shard.has(k))
+        fmt::print("{:<11} {} seed {}\n", state_text(plan[k].state), plan[k].recipe, plan[k].seed);
     return;
   }
+  keep_plan(command, plan);
   int failures = 0;
-  train_missing(
-      plan, command.options,
-      [](const PlannedRun& run, const std::string& limit) {
-        say("{}, seed {}: {} ({})", run.recipe, run.seed, state_text(run.state), limit);
-      },
-      [&failures](const PlannedRun& run, const std::string& message) {
-        say("{}, seed {}: {}", run.recipe, run.seed, message);
-        ++failures;
-      });
-  if (wanted.figure.empty() || failures == 0) show_result(command, wanted, plan);
+  train_missing(plan, command.options,
+                {.on_start =
+                     [](const PlannedRun& run, const std::string& limit) {
+                       say("{}, seed {}: {} ({})", run.recipe, run.seed, state_text(run.state),
+                           limit);
+                     },
+                 .on_skip =
+                     [](const PlannedRun& run, const std::string& reason) {
+                       say("{}, seed {}: skipped for now: {}", run.recipe, run.seed, reason);
+                     },
+                 .on_failure =
+                     [&failures](const PlannedRun& run, const std::string& message) {
+                       say("{}, seed {}: {}", run.recipe, run.seed, message);
+                       ++failures;
+                     }});
+  const bool whole = command.options.shard.everything();
+  if (whole && (wanted.figure.empty() || failures == 0)) show_result(command, wanted, plan);
   std::fflush(stdout);
   check(failures == 0, "{} of {} runs of {} could not be made", failures, plan.size(),
         command.name);
@@ -95,10 +191,11 @@ void add_reproduce(CLI::App& app) {
   command->add_option("name", options->name, "A table or figure; `list` names them all")
       ->required();
   command->add_option("--seeds", options->seeds, "42..46 or 42,45")->capture_default_str();
-  command
-      ->add_option("--budget", options->options.budget,
-                   "Minutes for all runs together, shared equally (default: no limit)")
-      ->check(above_zero());
+  auto* budget =
+      command
+          ->add_option("--budget", options->options.budget,
+                       "Minutes for all runs together, shared equally (default: no limit)")
+          ->check(above_zero());
   command
       ->add_option("--runs", options->options.runs,
                    "Folder of the runs, <recipe>/seed-<n> below it; finished ones are used, "
@@ -113,11 +210,35 @@ void add_reproduce(CLI::App& app) {
       ->capture_default_str()
       ->check(CLI::IsMember(table_formats()));
   command->add_option("--figures", options->figures, "Folder for figures")->capture_default_str();
-  command->add_flag("--dry-run", options->dry, "Only say what would be trained");
+  command
+      ->add_option("--only", options->options.only,
+                   "Only the recipes that match, repeatable: 'fashion-mnist/*'")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--shard", options->shard,
+                   "Share I of N of the runs; no table is printed (default: the place in a Slurm "
+                   "job array, else everything)")
+      ->type_name("I/N");
+  auto* commands = command
+                       ->add_flag("--commands", options->commands,
+                                  "Print a command for each run that is missing, and end")
+                       ->excludes(budget);
+  auto* submit = command
+                     ->add_option("--submit", options->submit,
+                                  "Submit the runs and a last job that prints the table: slurm")
+                     ->check(CLI::IsMember({"slurm"}))
+                     ->excludes(commands)
+                     ->excludes(budget);
+  options->slurm.add_to(*command, submit);
+  command->add_flag("--dry-run", options->dry,
+                    "Only say what would be trained, or show the jobs of --submit");
   options->place.add_to(*command);
   command->footer(
       "Examples:\n  remcaps reproduce list\n"
-      "  remcaps reproduce mnist --seeds 42..46 --budget 600 --device cuda");
+      "  remcaps reproduce mnist --seeds 42..46 --budget 600 --device cuda\n"
+      "  remcaps reproduce mnist --seeds 42..46 --commands | parallel -j4\n"
+      "  remcaps reproduce mnist --seeds 42..46 --submit slurm --gpus 1 --time 4:00:00");
   command->callback([options] { run_reproduce(*options); });
 }
 

@@ -13,6 +13,7 @@
 #include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/launch.h"
+#include "remcaps/training/sweep.h"
 
 namespace remcaps::cli {
 namespace {
@@ -28,12 +29,21 @@ void print_pictures(const DatasetOptions& options, const DataSplits& data) {
       changes.empty() ? "nothing" : changes);
 }
 
+void train_once(const std::filesystem::path& parent, const std::string& recipe, int64_t seed,
+                const std::function<void(PlannedRun&)>& train) {
+  PlannedRun run = find_run(parent, recipe, seed);
+  const Turn turn = take_turn(run, train);
+  if (turn != Turn::kTrained)
+    say("{}, seed {}: skipped: {}", recipe, seed,
+        turn == Turn::kInTraining ? "another process is training it" : "it is finished");
+}
+
 struct TrainCommand {
   std::string recipe, folder, seeds, out;
   std::vector<std::string> overrides;
   int64_t seed = -1, epochs = -1;
   double minutes = -1;
-  bool json = false;
+  bool json = false, once = false;
   PlaceOptions place;
 
   std::vector<int64_t> wanted_seeds(const Recipe& loaded) const {
@@ -61,12 +71,25 @@ struct TrainCommand {
     for (const int64_t each : list) {
       stop_between_runs();
       loaded.train.seed = each;
-      const auto trainer = start_run(
-          loaded, data, out.empty() ? default_runs_folder(loaded) : std::filesystem::path(out),
-          root, device);
-      say("{} on {}, seed {}, {}: {}", loaded.model, loaded.dataset.name, each, device.str(),
-          trainer->folder().path().string());
-      const RunSummary summary = trainer->run();
+      const std::filesystem::path parent =
+          out.empty() ? default_runs_folder(loaded) : std::filesystem::path(out);
+      std::optional<RunSummary> trained;
+      const auto train = [&](const PlannedRun& run) {
+        const auto trainer =
+            run.state == PlannedRun::State::kInterrupted
+                ? std::make_unique<Trainer>(read_run_recipe(RunFolder::open(run.folder)), data,
+                                            RunFolder::open(run.folder), device)
+                : start_run(loaded, data, parent, root, device);
+        say("{} on {}, seed {}, {}: {}", loaded.model, loaded.dataset.name, each, device.str(),
+            trainer->folder().path().string());
+        trained = trainer->run();
+      };
+      if (once)
+        train_once(parent, loaded.name, each, train);
+      else
+        train({});
+      if (!trained) continue;
+      const RunSummary& summary = *trained;
       if (json)
         runs.push_back(to_json(summary));
       else
@@ -122,6 +145,9 @@ void add_train(CLI::App& app) {
                    "Change a key of the recipe, repeatable: train.lr=0.002")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command->add_flag("--once", options->once,
+                    "Go on with a run of this seed that was stopped; skip it if it is finished or "
+                    "another process trains it");
   command->add_option(
       "--out", options->out,
       "Folder for the runs (default: runs/<data set>/<recipe>); each is in seed-<n> "

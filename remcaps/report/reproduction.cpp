@@ -1,15 +1,18 @@
 #include "remcaps/report/reproduction.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <thread>
 
 #include "remcaps/base/error.h"
 #include "remcaps/report/find_named.h"
 #include "remcaps/report/paper_tables.h"
-#include "remcaps/report/run_results.h"
 #include "remcaps/runs/load.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
 
 namespace remcaps {
@@ -69,32 +72,6 @@ std::vector<Reproduction> make_reproductions() {
   return result;
 }
 
-bool ended_by_its_time_limit(const fs::path& folder) {
-  return read_result(folder).summary.value("stopped", "") == "minutes";
-}
-
-PlannedRun::State state_of(const fs::path& folder) {
-  const bool resumable = fs::exists(folder / "state.safetensors");
-  if (fs::exists(folder / "summary.json") && !(resumable && ended_by_its_time_limit(folder)))
-    return PlannedRun::State::kFinished;
-  return resumable ? PlannedRun::State::kInterrupted : PlannedRun::State::kMissing;
-}
-
-// runs/<data set>/<recipe>/seed-<n>, as `remcaps train` has it; or the folder beside it, seed-<n>-2
-// and so on, that has come further: a run that died before its first checkpoint keeps its name.
-PlannedRun find_run(const std::string& recipe, int64_t seed, const ReproduceOptions& options) {
-  const fs::path parent = options.runs / recipe;
-  PlannedRun run{recipe, seed, RunFolder::name(parent, seed, 1), PlannedRun::State::kMissing};
-  for (int64_t k = 1; fs::exists(RunFolder::name(parent, seed, k)); ++k) {
-    const fs::path folder = RunFolder::name(parent, seed, k);
-    const PlannedRun::State state = state_of(folder);
-    if (state <= run.state) continue;
-    run.folder = folder;
-    run.state = state;
-  }
-  return run;
-}
-
 // The recipe that a recipe's run starts from.
 std::optional<std::string> starts_from(const std::string& recipe) {
   if (recipe == "mnist/dr-capsnet-rem-frozen-decoder") return "mnist/dr-capsnet-rem";
@@ -110,11 +87,8 @@ void train_run(PlannedRun& run, const ReproduceOptions& options, std::optional<d
     Trainer(recipe, data, folder, options.device).run(minutes);
     return;
   }
-  std::vector<std::string> overrides = options.overrides;
+  std::vector<std::string> overrides = overrides_of(run, options);
   overrides.push_back(fmt::format("train.seed={}", run.seed));
-  if (const auto base = starts_from(run.recipe))
-    overrides.push_back(
-        fmt::format("train.start_from={}", find_run(*base, run.seed, options).folder.string()));
   const Recipe recipe = load_recipe(run.recipe, overrides);
   const fs::path root = data_root(options.data);
   const DataSplits data = load_dataset(recipe.dataset, root);
@@ -122,6 +96,95 @@ void train_run(PlannedRun& run, const ReproduceOptions& options, std::optional<d
   run.folder = trainer->folder().path();
   trainer->run(minutes);
 }
+
+// One worker's work on a plan.
+class Worker {
+ public:
+  Worker(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
+         const SweepMessages& messages)
+      : options_(options), messages_(messages) {
+    for (size_t k = 0; k < plan.size(); ++k)
+      if (options.shard.has(k) && plan[k].state != PlannedRun::State::kFinished)
+        open_.push_back(&plan[k]);
+  }
+
+  void work() {
+    while (!open_.empty()) {
+      const size_t before = open_.size();
+      pass();
+      // Another worker's share is its own business; its runs are not waited for.
+      if (open_.empty() || !options_.shard.everything()) return;
+      if (open_.size() == before) std::this_thread::sleep_for(std::chrono::seconds(2));
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void pass() {
+    std::vector<PlannedRun*> later;
+    for (size_t k = 0; k < open_.size(); ++k) {
+      left_ = open_.size() - k + later.size();
+      if (!visit(*open_[k])) later.push_back(open_[k]);
+    }
+    open_ = std::move(later);
+  }
+
+  // False if the run must be visited again.
+  bool visit(PlannedRun& run) {
+    try {
+      const auto base = base_of(run, options_);
+      if (base && base->state != PlannedRun::State::kFinished) {
+        check(will_come(*base), "needs {}, seed {}, which is not finished", base->recipe,
+              base->seed);
+        return skip(run, fmt::format("waits for {}, seed {}", base->recipe, base->seed));
+      }
+      const Turn turn = take_turn(run, [this](PlannedRun& each) { train(each); });
+      if (turn == Turn::kInTraining) return skip(run, "another process is training it");
+      if (turn == Turn::kTrained && left_ > 1) stop_between_runs();
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      failed_.insert(&run);
+      messages_.on_failure(run, error_text(error));
+    }
+    return true;
+  }
+
+  // Whether this worker or another will finish the run.
+  bool will_come(const PlannedRun& base) const {
+    if (base.state == PlannedRun::State::kTraining || !options_.shard.everything()) return true;
+    return std::any_of(open_.begin(), open_.end(), [&](const PlannedRun* each) {
+      return each->recipe == base.recipe && each->seed == base.seed && !failed_.contains(each);
+    });
+  }
+
+  void train(PlannedRun& run) {
+    std::optional<double> minutes;
+    if (options_.budget > 0) {
+      const double used = std::chrono::duration<double>(Clock::now() - begin_).count() / 60;
+      // An exhausted budget still gives every run its first moments: a table without holes.
+      minutes = std::max(options_.budget - used, 0.01) / static_cast<double>(left_);
+    }
+    messages_.on_start(run, minutes ? fmt::format("{:.1f} minutes", *minutes) : "no time limit");
+    train_run(run, options_, minutes);
+  }
+
+  // Says it once.
+  bool skip(const PlannedRun& run, const std::string& reason) {
+    if (said_.insert(run.recipe + reason + std::to_string(run.seed)).second)
+      messages_.on_skip(run, reason);
+    return false;
+  }
+
+  const ReproduceOptions& options_;
+  const SweepMessages& messages_;
+  const Clock::time_point begin_ = Clock::now();
+  std::vector<PlannedRun*> open_;
+  size_t left_ = 0;  ///< runs that share the rest of the budget
+  std::set<const PlannedRun*> failed_;
+  std::set<std::string> said_;
+};
 
 }  // namespace
 
@@ -136,40 +199,40 @@ const Reproduction& reproduction(const std::string& name) {
 
 std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
                                   const ReproduceOptions& options) {
+  const auto wanted = [&](const std::string& recipe) {
+    return options.only.empty() ||
+           std::any_of(options.only.begin(), options.only.end(), [&](const std::string& pattern) {
+             return ::fnmatch(pattern.c_str(), recipe.c_str(), 0) == 0;
+           });
+  };
   std::vector<PlannedRun> plan;
   for (const std::string& recipe : reproduction.recipes)
-    for (const int64_t seed : options.seeds) plan.push_back(find_run(recipe, seed, options));
+    if (wanted(recipe))
+      for (const int64_t seed : options.seeds)
+        plan.push_back(find_run(options.runs / recipe, recipe, seed));
+  if (plan.empty())
+    throw UsageError(fmt::format("--only {}: no recipe of {} matches; it has {}",
+                                 fmt::join(options.only, " "), reproduction.name,
+                                 fmt::join(reproduction.recipes, ", ")));
   return plan;
 }
 
+std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options) {
+  const auto base = starts_from(run.recipe);
+  if (!base) return std::nullopt;
+  return find_run(options.runs / *base, *base, run.seed);
+}
+
+std::vector<std::string> overrides_of(const PlannedRun& run, const ReproduceOptions& options) {
+  std::vector<std::string> overrides = options.overrides;
+  if (const auto base = base_of(run, options))
+    overrides.push_back(fmt::format("train.start_from={}", base->folder.string()));
+  return overrides;
+}
+
 void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
-                   const std::function<void(const PlannedRun&, const std::string&)>& on_start,
-                   const std::function<void(const PlannedRun&, const std::string&)>& on_failure) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  auto left = std::count_if(plan.begin(), plan.end(), [](const PlannedRun& run) {
-    return run.state != PlannedRun::State::kFinished;
-  });
-  for (PlannedRun& run : plan) {
-    if (run.state == PlannedRun::State::kFinished) continue;
-    std::optional<double> minutes;
-    if (options.budget > 0) {
-      const double used = std::chrono::duration<double>(Clock::now() - begin).count() / 60;
-      // An exhausted budget still gives every run its first moments: a table without holes.
-      minutes = std::max(options.budget - used, 0.01) / static_cast<double>(left);
-    }
-    on_start(run, minutes ? fmt::format("{:.1f} minutes", *minutes) : "no time limit");
-    try {
-      train_run(run, options, minutes);
-      run.state = PlannedRun::State::kFinished;
-      if (left > 1) stop_between_runs();
-    } catch (const Interrupted&) {
-      throw;
-    } catch (const std::exception& error) {
-      on_failure(run, error.what());
-    }
-    --left;
-  }
+                   const SweepMessages& messages) {
+  Worker(plan, options, messages).work();
 }
 
 }  // namespace remcaps

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "remcaps/training/launch.h"
+#include "remcaps/training/sweep.h"
 
 namespace remcaps {
 
@@ -31,25 +32,35 @@ struct ReproduceOptions {
   std::string data;  ///< --data
   torch::Device device = torch::kCPU;
   std::vector<std::string> overrides;  ///< "key=value", for every recipe
+  std::vector<std::string> only;       ///< patterns of recipes; empty: all
+  Shard shard;                         ///< the share of this process
 };
 
-/// One run of a reproduction.
-struct PlannedRun {
-  /// A run that a time limit ended can go on, so it counts as interrupted.
-  enum class State { kMissing, kInterrupted, kFinished };  // in the order of a run's life
-  std::string recipe;
-  int64_t seed = 0;
-  std::filesystem::path folder;  ///< the run's folder, existing or not
-  State state = State::kMissing;
-};
 std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
                                   const ReproduceOptions& options);
 
-/// Trains or resumes the runs that are not finished, in order. The runs that are left share the rest
-/// of the budget equally. A run that fails (its data set is missing, for example) is reported to
-/// `on_failure` and the next one starts; Interrupted is passed on.
+/// The run that a run starts from, which must be finished first.
+std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options);
+
+/// The changes of its recipe that a new run needs, its seed not among them.
+std::vector<std::string> overrides_of(const PlannedRun& run, const ReproduceOptions& options);
+
+/// Told what train_missing() does.
+struct SweepMessages {
+  using Message = std::function<void(const PlannedRun&, const std::string&)>;
+  Message on_start;    ///< with the time limit
+  Message on_skip;     ///< with the reason why another run comes first
+  Message on_failure;  ///< with the error
+};
+
+/// Trains or resumes the runs of this process's share that are not finished, in order. The runs that
+/// are left share the rest of the budget equally. A run that fails (its data set is missing, for
+/// example) is reported and the next one starts; Interrupted is passed on.
+///
+/// Other processes may work on the same folder. A run that another process trains is skipped. If
+/// this process has all runs, it then waits for the others' runs: it takes over those whose process
+/// dies, and returns when nothing is left.
 void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
-                   const std::function<void(const PlannedRun&, const std::string&)>& on_start,
-                   const std::function<void(const PlannedRun&, const std::string&)>& on_failure);
+                   const SweepMessages& messages);
 
 }  // namespace remcaps

@@ -1,12 +1,5 @@
 #include "remcaps/runs/run_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
@@ -77,32 +70,16 @@ fs::path default_runs_folder(const Recipe& recipe) {
   return "runs" / folder_of_recipe(recipe);
 }
 
-RunLock::RunLock(const RunFolder& folder) : path_(folder.path() / ".lock") {
-  do {
-    // Over NFS an exclusive lock needs a file that is open for writing.
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    check(fd_ >= 0, "{}: cannot open: {}", path_.string(), std::strerror(errno));
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) continue;
-    const int error = errno;
-    ::close(fd_);
-    check(error != EWOULDBLOCK, "{}: another process is training this run", folder.path().string());
-    fail("{}: cannot lock: {}", path_.string(), std::strerror(error));
-  } while (!is_current());
+namespace {
+
+FileLock lock_of(const RunFolder& folder) {
+  auto lock = FileLock::take(folder.lock());
+  check(lock.has_value(), "{}: another process is training this run", folder.path().string());
+  return std::move(*lock);
 }
 
-RunLock::~RunLock() {
-  ::unlink(path_.c_str());  // before the lock is released: nobody else can hold this file
-  ::close(fd_);
-}
+}  // namespace
 
-bool RunLock::is_current() {
-  struct stat locked {
-  }, named{};
-  if (::fstat(fd_, &locked) == 0 && ::stat(path_.c_str(), &named) == 0 &&
-      locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
-    return true;
-  ::close(fd_);
-  return false;
-}
+RunLock::RunLock(const RunFolder& folder) : lock_(lock_of(folder)) {}
 
 }  // namespace remcaps

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "remcaps/recipe/recipe.h"
+#include "remcaps/runs/file_lock.h"
 
 namespace remcaps {
 
@@ -37,6 +38,7 @@ class RunFolder {
   std::filesystem::path last() const { return path_ / "last.safetensors"; }
   std::filesystem::path state() const { return path_ / "state.safetensors"; }
   std::filesystem::path summary() const { return path_ / "summary.json"; }
+  std::filesystem::path lock() const { return path_ / ".lock"; }
   std::filesystem::path epoch(int64_t epoch) const;
 
   /// Removes the temporary files that a killed process left.
@@ -61,16 +63,11 @@ std::filesystem::path default_runs_folder(const Recipe& recipe);
 class RunLock {
  public:
   explicit RunLock(const RunFolder& folder);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
+  /// How far the run has come, for `remcaps status` (status.h).
+  void set_note(std::string_view text) { lock_.set_note(text); }
 
  private:
-  /// False, with the file closed, if the process that held the lock before has removed the file.
-  bool is_current();
-
-  std::filesystem::path path_;
-  int fd_;
+  FileLock lock_;
 };
 
 }  // namespace remcaps

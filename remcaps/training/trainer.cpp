@@ -14,6 +14,7 @@
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/recipe/context.h"
 #include "remcaps/runs/load.h"
+#include "remcaps/runs/status.h"
 #include "remcaps/torch/compat.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
@@ -110,7 +111,8 @@ void Trainer::train_mode() {
 }
 
 RunSummary Trainer::run(std::optional<double> minutes) {
-  const RunLock lock(folder_);
+  RunLock lock(folder_);
+  lock_ = &lock;
   const InterruptGuard guard;
   std::optional<OwnStream> stream;  // the whole run uses one stream
   if (recipe_.cuda_graph) stream.emplace(device_);
@@ -211,6 +213,20 @@ void Trainer::look_at_sums() {
   display_.update(sums_.images);  // the device has done these images now
   if (!std::isfinite(read[0].item<double>())) stop_not_finite(sums_.bad_step.item<int64_t>());
   display_.set_note(read[0].item<double>() / images, read[1].item<double>() / images);
+  note_progress(read[0].item<double>() / images, read[1].item<double>() / images);
+}
+
+void Trainer::note_progress(double loss, double accuracy) {
+  if (lock_ == nullptr) return;
+  TrainingNote note;
+  note.epoch = progress_.epoch;
+  note.images_done = sums_.images;
+  note.images = train_->size();
+  note.loss = loss;
+  note.accuracy = accuracy;
+  note.seconds = seconds();
+  note.limit_seconds = limit_seconds_;
+  lock_->set_note(to_text(note));
 }
 
 void Trainer::stop_not_finite(int64_t position) {

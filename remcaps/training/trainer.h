@@ -73,6 +73,8 @@ class Trainer {
 
   /// Reads the sums from the device: once a second, and before a result depends on them.
   void look_at_sums();
+  /// Tells `remcaps status` how far the run is (runs/status.h).
+  void note_progress(double loss, double accuracy);
   [[noreturn]] void stop_not_finite(int64_t position);
   void stop_if_interrupted();
   bool checkpoint_is_due() const;        ///< within an epoch
@@ -98,6 +100,8 @@ class Trainer {
   std::unique_ptr<MetricsFile> metrics_;
   TrainingDisplay display_;
   std::function<void()> on_epoch_;  ///< may be empty
+
+  RunLock* lock_ = nullptr;  ///< while the run is in training
 
   RunProgress progress_;
   EpochSums sums_;

@@ -1,0 +1,255 @@
+#include "remcaps/runs/status.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
+#include "remcaps/base/text.h"
+#include "remcaps/runs/metrics.h"
+#include "remcaps/runs/planned_run.h"
+#include "remcaps/runs/run_folder.h"
+
+namespace remcaps {
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kPlanEnd = ".plan.json";
+using RecipeAndSeed = std::pair<std::string, int64_t>;
+
+// A number of an object; nothing if it is missing or null, as in a file that is half written.
+std::optional<double> number(const json& object, const char* key) {
+  if (!object.is_object()) return std::nullopt;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+json parse_quietly(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};
+  return json::parse(read_file(file), nullptr, false);
+}
+
+std::optional<double> last_number(const json& metrics, const char* column) {
+  const auto found = metrics.find(column);
+  if (found == metrics.end()) return std::nullopt;
+  for (auto value = found->rbegin(); value != found->rend(); ++value)
+    if (value->is_number()) return value->get<double>();
+  return std::nullopt;
+}
+
+struct Limits {
+  int64_t epochs = 0, patience = 0;
+  double minutes = 0;
+};
+
+Limits limits_of(const RunFolder& run) {
+  try {
+    const Recipe recipe = read_run_recipe(run);
+    return {recipe.train.epochs, recipe.train.patience, recipe.train.minutes};
+  } catch (const Error&) {  // of another version
+    return {};
+  }
+}
+
+// The epoch with the lowest validation loss.
+int64_t best_epoch(const json& metrics) {
+  const auto& losses = metrics.at("validation_loss");
+  const auto less = [](const json& a, const json& b) { return a.is_number() && a < b; };
+  return std::min_element(losses.begin(), losses.end(), less) - losses.begin();
+}
+
+void add_metrics(RunStatus& status, const json& metrics) {
+  if (!metrics.contains("epoch")) return;
+  status.epochs = static_cast<double>(metrics.at("epoch").size());
+  status.loss = last_number(metrics, "train_loss");
+  status.accuracy = last_number(metrics, "validation_accuracy");
+  status.sparsity = last_number(metrics, "sparsity");
+  status.entropy = last_number(metrics, "entropy");
+}
+
+void add_progress(RunStatus& status, const json& note, const json& metrics, const Limits& limits) {
+  const double images = number(note, "images").value_or(0);
+  if (images > 0)
+    status.epochs =
+        number(note, "epoch").value_or(0) + number(note, "images_done").value_or(0) / images;
+  if (const auto loss = number(note, "loss")) status.loss = loss;
+  const double seconds = number(note, "seconds").value_or(0);
+  if (seconds <= 0 || status.epochs <= 0) return;
+  const double an_epoch = seconds / status.epochs;
+  const auto consider = [&](double left, bool at_least) {
+    left = std::max(left, 0.0);
+    if (status.seconds_left && *status.seconds_left <= left) return;
+    status.seconds_left = left;
+    status.at_least = at_least;
+  };
+  if (limits.epochs > 0)
+    consider((static_cast<double>(limits.epochs) - status.epochs) * an_epoch, false);
+  if (const double limit = number(note, "limit_seconds").value_or(0); limit > 0)
+    consider(limit - seconds, false);
+  if (limits.patience > 0 && metrics.contains("validation_loss") &&
+      !metrics.at("validation_loss").empty())
+    consider(
+        (static_cast<double>(best_epoch(metrics) + 1 + limits.patience) - status.epochs) * an_epoch,
+        true);
+}
+
+void add_summary(RunStatus& status, const json& summary) {
+  status.epochs = number(summary, "epochs").value_or(status.epochs);
+  if (const auto accuracy = number(summary, "accuracy")) status.accuracy = accuracy;
+  if (const auto sparsity = number(summary, "sparsity")) status.sparsity = sparsity;
+  if (const auto entropy = number(summary, "entropy")) status.entropy = entropy;
+}
+
+void add_run(RunStatus& status, const RunFolder& run, PlannedRun::State state) {
+  const Limits limits = limits_of(run);
+  status.most_epochs = limits.epochs;
+  json metrics = json::object();
+  try {
+    metrics = read_metrics(run.metrics());
+  } catch (const Error&) {  // a row is being written
+  }
+  add_metrics(status, metrics);
+  if (state == PlannedRun::State::kFinished) {
+    add_summary(status, parse_quietly(run.summary()));
+  } else if (state == PlannedRun::State::kTraining) {
+    const auto note = FileLock::note_of_holder(run.lock());
+    add_progress(status, json::parse(note.value_or(""), nullptr, false), metrics, limits);
+  }
+}
+
+RunStatus::State shown_state(const PlannedRun& run, const fs::path& parent) {
+  using State = RunStatus::State;
+  if (run.state == PlannedRun::State::kFinished) return State::kFinished;
+  if (run.state == PlannedRun::State::kTraining) return State::kRunning;
+  if (FileLock::note_of_holder(claim_file(parent, run.seed))) return State::kStarting;
+  if (fs::exists(failure_file(parent, run.seed))) return State::kFailed;
+  return fs::exists(run.folder) ? State::kStopped : State::kWaiting;
+}
+
+// The seed of a run's folder, seed-42 or seed-42-2.
+std::optional<int64_t> seed_of(const std::string& name) {
+  constexpr std::string_view kBegin = "seed-";
+  if (!name.starts_with(kBegin)) return std::nullopt;
+  const auto numbers = parse_ranges(name.substr(kBegin.size(), name.find_first_of("-.", 5) - 5));
+  if (!numbers || numbers->size() != 1) return std::nullopt;
+  return numbers->front().first;
+}
+
+std::set<RecipeAndSeed> planned_in(const fs::path& file) {
+  std::set<RecipeAndSeed> result;
+  const json plan = parse_quietly(file);
+  const auto damaged = [&] { fail("{}: not a plan of runs", file.string()); };
+  if (!plan.is_object() || !plan.contains("runs") || !plan["runs"].is_array()) damaged();
+  for (const json& run : plan["runs"]) {
+    if (!run.is_object() || !run.contains("recipe") || !run["recipe"].is_string() ||
+        !number(run, "seed"))
+      damaged();
+    result.emplace(run["recipe"].get<std::string>(), run["seed"].get<int64_t>());
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string to_text(const TrainingNote& note) {
+  return json_text({{"epoch", note.epoch},
+                    {"images_done", note.images_done},
+                    {"images", note.images},
+                    {"loss", note.loss},
+                    {"accuracy", note.accuracy},
+                    {"seconds", note.seconds},
+                    {"limit_seconds", note.limit_seconds}});
+}
+
+std::string state_name(RunStatus::State state) {
+  using State = RunStatus::State;
+  switch (state) {
+    case State::kWaiting:
+      return "waiting";
+    case State::kStarting:
+      return "starting";
+    case State::kRunning:
+      return "running";
+    case State::kStopped:
+      return "stopped";
+    case State::kFinished:
+      return "finished";
+    case State::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+RunStatus status_of(const fs::path& parent, const std::string& recipe, int64_t seed) {
+  const PlannedRun run = find_run(parent, recipe, seed);
+  RunStatus status;
+  status.recipe = recipe;
+  status.seed = seed;
+  status.folder = run.folder;
+  status.state = shown_state(run, parent);
+  std::error_code error;
+  if (fs::is_regular_file(run.folder / "recipe.yaml", error))
+    add_run(status, RunFolder::open(run.folder), run.state);
+  if (status.state == RunStatus::State::kFailed)
+    status.reason = first_line(read_file(failure_file(parent, seed)));
+  return status;
+}
+
+std::vector<RunStatus> find_statuses(const fs::path& folder) {
+  check(fs::is_directory(folder), "{}: no such folder", folder.string());
+  std::set<RecipeAndSeed> found;  // the recipe is the path from the folder to the run's parent
+  const auto skip = fs::directory_options::skip_permission_denied;
+  for (auto entry = fs::recursive_directory_iterator(folder, skip);
+       entry != fs::recursive_directory_iterator(); ++entry) {
+    const std::string name = entry->path().filename().string();
+    if (entry.depth() == 0 && name.ends_with(kPlanEnd)) found.merge(planned_in(entry->path()));
+    const auto seed = seed_of(name);
+    const bool is_run = seed && fs::exists(entry->path() / "recipe.yaml");
+    const bool is_failure = seed && name.ends_with(".error");
+    if (is_run || is_failure)
+      found.emplace(entry->path().parent_path().lexically_relative(folder).string(), *seed);
+    if (is_run) entry.disable_recursion_pending();
+  }
+  std::vector<RunStatus> result;
+  for (const auto& [recipe, seed] : found)
+    result.push_back(status_of(folder / recipe, recipe == "." ? "" : recipe, seed));
+  return result;
+}
+
+json to_json(const RunStatus& status) {
+  const auto value = [](const std::optional<double>& number) {
+    return number ? json(*number) : json(nullptr);
+  };
+  return {{"state", state_name(status.state)},
+          {"recipe", status.recipe},
+          {"seed", status.seed},
+          {"run", status.folder.string()},
+          {"epochs", status.epochs},
+          {"most_epochs", status.most_epochs},
+          {"loss", value(status.loss)},
+          {"accuracy", value(status.accuracy)},
+          {"sparsity", value(status.sparsity)},
+          {"entropy", value(status.entropy)},
+          {"seconds_left", value(status.seconds_left)},
+          {"at_least", status.at_least},
+          {"reason", status.reason}};
+}
+
+void write_plan(const fs::path& runs, const std::string& name,
+                const std::vector<RecipeAndSeed>& recipes_and_seeds) {
+  json list = json::array();
+  for (const auto& [recipe, seed] : recipes_and_seeds)
+    list.push_back({{"recipe", recipe}, {"seed", seed}});
+  make_folder(runs);
+  write_atomically(runs / (name + kPlanEnd), json_text({{"runs", list}}, 1) + "\n");
+}
+
+}  // namespace remcaps

@@ -1,0 +1,161 @@
+// Many runs: several workers on one folder, lists of commands, job arrays, and their state.
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "tests/cli/cli_fixture.h"
+
+namespace remcaps::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class SweepTest : public CliTest {
+ protected:
+  /// The two Eff-CapsNet runs for Fashion-MNIST of the paper's first table, six steps an epoch.
+  static std::vector<std::string> sweep(const std::vector<std::string>& more = {},
+                                        int64_t epochs = 1) {
+    std::vector<std::string> arguments = {"reproduce", "main", "--only",
+                                          "fashion-mnist/eff-capsnet*"};
+    for (const char* setting :
+         {"dataset.limit_train=96", "dataset.limit_test=32", "dataset.validation=32",
+          "train.batch=16", "metrics.every=1", "train.checkpoint_steps=2"})
+      arguments.insert(arguments.end(), {"--set", setting});
+    arguments.insert(arguments.end(), {"--set", "train.epochs=" + std::to_string(epochs),
+                                       "--format", "csv", "--device", "cpu"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  json statuses(const std::string& folder = "runs") const {
+    const ProgramResult result = remcaps({"status", folder, "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out).at("runs");
+  }
+
+  static void wait_until(Program& program, const std::function<bool()>& holds) {
+    while (program.running() && !holds()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  const std::string recipe_ = "fashion-mnist/eff-capsnet";
+};
+
+TEST_F(SweepTest, AWorkerSkipsARunInTrainingAndResumesItWhenItsWorkerDies) {
+  const ProgramResult whole = remcaps(sweep({"--runs", "whole"}, 2));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+
+  Program first(folder_.path(), sweep({"--shard", "1/2"}, 2));
+  const fs::path run = folder_ / "runs" / recipe_ / "seed-42";
+  wait_until(first, [&] { return fs::exists(run / "state.safetensors"); });
+  first.signal(SIGSTOP);  // it keeps its lock and comes no further
+  ASSERT_TRUE(first.running());
+  EXPECT_EQ(statuses().at(0).at("state"), "running");
+  EXPECT_EQ(statuses().at(1).at("state"), "waiting");
+
+  Program second(folder_.path(), sweep({}, 2));
+  const fs::path other = folder_ / "runs" / (recipe_ + "-rem") / "seed-42" / "summary.json";
+  wait_until(second, [&] { return fs::exists(other); });
+  EXPECT_TRUE(second.running());  // it waits for the first one's run
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
+  const ProgramResult result = second.wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(recipe_ + ", seed 42: skipped for now: another process"));
+  EXPECT_THAT(result.err, HasSubstr(recipe_ + ", seed 42: to resume"));
+  EXPECT_EQ(result.out, whole.out);
+  for (const std::string& name : {recipe_, recipe_ + "-rem"}) {
+    EXPECT_EQ(read_file(folder_ / "runs" / name / "seed-42/metrics.csv"),
+              read_file(folder_ / "whole" / name / "seed-42/metrics.csv"));
+    EXPECT_FALSE(fs::exists(folder_ / "runs" / name / "seed-42-2"));
+  }
+  for (const json& each : statuses()) EXPECT_EQ(each.at("state"), "finished");
+}
+
+TEST_F(SweepTest, CommandsTrainEachRunOnceAndResumeWhatWasStopped) {
+  const ProgramResult printed = remcaps(sweep({"--commands"}));
+  ASSERT_EQ(printed.exit_code, 0) << printed.err;
+  EXPECT_EQ(std::count(printed.out.begin(), printed.out.end(), '\n'), 2);
+  const std::string line = printed.out.substr(0, printed.out.find('\n'));
+  const auto in_a_shell = [&](const std::string& command) {
+    return std::system(
+        fmt::format("cd '{}' && {} > out 2> err", folder_.path().string(), command).c_str());
+  };
+  ASSERT_EQ(in_a_shell(line), 0) << read_file(folder_ / "err");
+  ASSERT_EQ(in_a_shell(line), 0);
+  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("skipped: it is finished"));
+  EXPECT_FALSE(fs::exists(folder_ / "runs" / recipe_ / "seed-42-2"));
+
+  const ProgramResult rest = remcaps(sweep({"--commands"}));
+  EXPECT_THAT(rest.out, HasSubstr(" train " + recipe_ + "-rem --once"));
+  EXPECT_EQ(std::count(rest.out.begin(), rest.out.end(), '\n'), 1);
+  // Without its summary the run counts as stopped.
+  fs::remove(folder_ / "runs" / recipe_ / "seed-42/summary.json");
+  EXPECT_EQ(statuses().at(0).at("state"), "stopped");
+  EXPECT_THAT(remcaps(sweep({"--commands"})).out,
+              HasSubstr(" resume " + (folder_ / "runs" / recipe_ / "seed-42").string()));
+}
+
+TEST_F(SweepTest, AFailedRunIsShownWithItsReasonUntilItIsMade) {
+  const std::vector<std::string> wrong = sweep({"--set", "dataset.validation=60000"});
+  EXPECT_EQ(remcaps(wrong).exit_code, 1);
+  const json failed = statuses().at(0);
+  EXPECT_EQ(failed.at("state"), "failed");
+  EXPECT_THAT(failed.at("reason").get<std::string>(), HasSubstr("validation"));
+  EXPECT_THAT(remcaps({"status"}).out, HasSubstr("2 failed\n"));
+  ASSERT_EQ(remcaps(sweep({"--shard", "1/2"})).exit_code, 0);
+  EXPECT_EQ(statuses().at(0).at("state"), "finished");
+  EXPECT_EQ(statuses().at(1).at("state"), "failed");
+}
+
+TEST_F(SweepTest, SharesFollowTheVariablesOfASlurmJobArray) {
+  const ScopedVariable id("SLURM_ARRAY_TASK_ID", "12"), least("SLURM_ARRAY_TASK_MIN", "10");
+  const ScopedVariable most("SLURM_ARRAY_TASK_MAX", "12"), step("SLURM_ARRAY_TASK_STEP", "2");
+  {
+    const ScopedVariable count("SLURM_ARRAY_TASK_COUNT", "2");
+    const std::string second = remcaps(sweep({"--dry-run"})).out;
+    EXPECT_THAT(second, HasSubstr("eff-capsnet-rem seed 42"));
+    EXPECT_THAT(second, Not(HasSubstr("eff-capsnet seed 42")));
+    EXPECT_THAT(remcaps(sweep({"--dry-run", "--shard", "1/1"})).out,
+                HasSubstr("eff-capsnet seed 42"));
+  }
+  const ScopedVariable count("SLURM_ARRAY_TASK_COUNT", "5");
+  expect_one_line(remcaps(sweep({"--dry-run"})), 2, "--shard I/N");
+  expect_one_line(remcaps(sweep({"--shard", "3/2"})), 2, "expected I/N with I from 1 to N");
+}
+
+TEST_F(SweepTest, SubmitGivesSlurmAnArrayAndALastJobThatDependsOnIt) {
+  // A stand-in for sbatch; scripts/test-slurm tries the real one.
+  write_atomically(folder_ / "sbatch",
+                   "#!/bin/sh\necho \"$@\" >> '" + (folder_ / "asked").string() + "'\necho 77\n");
+  ::chmod((folder_ / "sbatch").c_str(), 0755);
+  const std::string before = std::getenv("PATH");
+  const ScopedVariable path("PATH", (folder_.path().string() + ":" + before).c_str());
+  const ProgramResult result = remcaps(sweep(
+      {"--submit", "slurm", "--gpus", "a100:1", "--time", "4:00:00", "--sbatch=--partition=big"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string runs = (folder_ / "runs").string();
+  EXPECT_EQ(read_file(folder_ / "asked"),
+            fmt::format("--parsable {0}/slurm/main.sh\n"
+                        "--parsable --dependency=afterany:77 {0}/slurm/main-table.sh\n",
+                        runs));
+  const std::string script = read_file(folder_ / "runs/slurm/main.sh");
+  for (const char* part :
+       {"#SBATCH --gres=gpu:a100:1\n", "#SBATCH --time=4:00:00\n", "#SBATCH --partition=big\n",
+        "#SBATCH --array=1,2\n", "--shard \"$SLURM_ARRAY_TASK_ID/2\"\n",
+        "--only 'fashion-mnist/eff-capsnet*'"})
+    EXPECT_THAT(script, HasSubstr(part));
+  EXPECT_THAT(read_file(folder_ / "runs/slurm/main-table.sh"), HasSubstr("--shard 1/1\n"));
+  for (const json& each : statuses()) EXPECT_EQ(each.at("state"), "waiting");
+
+  write_atomically(folder_ / "sbatch", "#!/bin/sh\necho no such partition >&2; exit 1\n");
+  expect_one_line(remcaps(sweep({"--submit", "slurm"})), 1, "sbatch failed: no such partition");
+}
+
+}  // namespace
+}  // namespace remcaps::testing
