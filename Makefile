@@ -38,7 +38,7 @@ python:
 
 test-web:
 	@scripts/install-packages web
-	cd web && npm ci && npm run check && node build.mjs --check && npm test
+	cd web && ONNXRUNTIME_NODE_INSTALL=skip npm ci && npm run check && node build.mjs --check && npm test
 
 demo: packages $(BUILD)/build.ninja
 	cmake --build $(BUILD) --parallel $(JOBS) --target remcaps_program

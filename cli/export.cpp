@@ -6,21 +6,32 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/report/model_export.h"
+#include "remcaps/report/onnx_export.h"
 
 namespace remcaps::cli {
 namespace {
 
 struct ExportCommand {
-  std::string run, checkpoint, data, data_note;
+  std::string run, checkpoint, data, data_note, format = "safetensors";
+  std::vector<int64_t> levels;
   std::filesystem::path out;
   bool json = false;
 };
 
 void run_export(const ExportCommand& options) {
-  if (options.out.extension() != ".safetensors")
-    throw UsageError(
-        fmt::format("--out {}: expected a name that ends in .safetensors", options.out.string()));
+  if (options.out.extension() != "." + options.format)
+    throw UsageError(fmt::format("--out {}: expected a name that ends in .{}", options.out.string(),
+                                 options.format));
+  const bool onnx = options.format == "onnx";
+  if (!onnx && !options.levels.empty()) throw UsageError("--levels is for --format onnx");
+  if (onnx && (options.json || !options.data_note.empty()))
+    throw UsageError("--json and --data-note are for the card, which an ONNX file does not have");
   LoadedRun run = load_run(options.run, torch::kCPU, options.checkpoint);
+  if (onnx) {
+    export_onnx(run, options.out, options.levels);
+    fmt::print("{}\n", options.out.string());
+    return;
+  }
   const DataSplits data = run.load_data(options.data);
   ModelExport result;
   {
@@ -43,6 +54,17 @@ void add_export(CLI::App& app) {
   command->add_option("run", options->run, "A run's folder or a weights file")->required();
   command->add_option("--out", options->out, "File to write, NAME.safetensors; its card is NAME.md")
       ->required();
+  command
+      ->add_option("--format", options->format,
+                   "safetensors, or onnx: NAME.onnx for ONNX Runtime, without a card")
+      ->check(CLI::IsMember({"safetensors", "onnx"}))
+      ->capture_default_str();
+  command
+      ->add_option("--levels", options->levels,
+                   "With onnx: round couplings to so many levels; one number, or one per "
+                   "routing layer with commas (0: not rounded)")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{0}, int64_t{256}));
   command->add_option("--checkpoint", options->checkpoint,
                       "Another checkpoint of the run: best, last or epoch-NNNN");
   command->add_option("--data", options->data,
@@ -53,7 +75,8 @@ void add_export(CLI::App& app) {
   command->add_flag("--json", options->json, "The card's numbers as one JSON object on stdout");
   command->footer(
       "Example:\n  remcaps export runs/mnist/dr-capsnet-rem/seed-42 --out "
-      "models/mnist/dr-capsnet-rem.safetensors\n  remcaps eval zoo:mnist/dr-capsnet-rem");
+      "models/mnist/dr-capsnet-rem.safetensors\n  remcaps eval zoo:mnist/dr-capsnet-rem\n"
+      "  remcaps export zoo:mnist/dr-capsnet-rem --format onnx --levels 11 --out digits.onnx");
   command->callback([options] { run_export(*options); });
 }
 

@@ -100,8 +100,8 @@ std::string card_rows(const json& numbers) {
   return text;
 }
 
-// A network that changes what a built-in one computes may have inherited its graph. The runtime must
-// never give wrong answers, so its answer for an image is compared before the graph is kept.
+}  // namespace
+
 std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
                                           const PackedTensors& packed, const fs::path& out) {
   std::optional<NetworkGraph> graph = inference_graph(model, info);
@@ -132,8 +132,6 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
   if (!same) graph.reset();
   return graph;
 }
-
-}  // namespace
 
 json measure_for_card(const LoadedRun& run, const BatchSource& test,
                       const std::function<void(int64_t)>& on_progress) {

@@ -21,6 +21,13 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const std::file
                          const std::string& data_note = "",
                          const std::function<void(int64_t)>& on_progress = {});
 
+/// The graph of a network with packed weights. A network that changes what a built-in one computes
+/// may have inherited its graph: nothing if the runtime's answer for an image is another one. `out`
+/// is the file that is going to be written; a trial file is made beside it and removed.
+std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
+                                          const PackedTensors& packed,
+                                          const std::filesystem::path& out);
+
 /// The numbers of a card: the network's results on its test split, with the keys of `eval`.
 nlohmann::json measure_for_card(const LoadedRun& run, const BatchSource& test,
                                 const std::function<void(int64_t)>& on_progress = {});
