@@ -39,6 +39,8 @@ python:
 test-web:
 	@scripts/install-packages web
 	cd web && ONNXRUNTIME_NODE_INSTALL=skip npm ci && npm run check && node build.mjs --check && npm test
+	@# Once everything is built, exported networks run in ONNX Runtime as well.
+	@if test -x $(BUILD)/tests/onnx/test_onnx; then $(BUILD)/tests/onnx/test_onnx; fi
 
 demo: packages $(BUILD)/build.ninja
 	cmake --build $(BUILD) --parallel $(JOBS) --target remcaps_program

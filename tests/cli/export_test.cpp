@@ -92,6 +92,24 @@ TEST_F(ExportTest, NothingHalfWrittenStaysBehind) {
                 ::testing::AnyOf("small.safetensors", "small.md"));
 }
 
+TEST_F(ExportTest, AnOnnxFileNeedsNoDataAndNoCard) {
+  const ProgramResult written =
+      remcaps({"export", "zoo:fashion-mnist/small", "--format", "onnx", "--levels", "11", "--data",
+               "nowhere", "--out", "onnx/small.onnx"});
+  if (written.err.find("built without libonnx") != std::string::npos)
+    GTEST_SKIP() << "built without libonnx";
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  for (const auto& entry : fs::directory_iterator(folder_ / "onnx"))
+    EXPECT_EQ(entry.path().filename(), "small.onnx");
+  expect_one_line(remcaps({"export", "zoo:fashion-mnist/small", "--format", "onnx", "--levels", "1",
+                           "--out", "x.onnx"}),
+                  1, "1 levels; expected 0, or 2 to 256");
+  expect_one_line(
+      remcaps({"export", "zoo:fashion-mnist/small", "--levels", "11", "--out", "x.safetensors"}), 2,
+      "--levels is for --format onnx");
+  EXPECT_FALSE(fs::exists(folder_ / "x.onnx"));
+}
+
 TEST_F(ExportTest, BadNamesAreOneLine) {
   expect_one_line(remcaps({"eval", "zoo:fashion-mnist/smal"}), 2,
                   "no network zoo:fashion-mnist/smal; did you mean fashion-mnist/small?");

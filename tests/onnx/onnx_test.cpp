@@ -32,18 +32,22 @@ class OnnxTest : public ::testing::Test {
     const runtime::Network network(folder_ / "network.safetensors");
     const auto batch = static_cast<int64_t>(images.size()) / network.input_floats();
     const NetworkGraph& graph = network.graph();
+    const runtime::Answer exact = network.run(images, {.couplings = true});
     for (const bool rounds : {false, true}) {
       const std::string file = name + (rounds ? "-levels" : "");
       write_onnx(folder_ / "network.safetensors", folder_ / (file + ".onnx"),
                  rounds ? graph.levels : std::vector<int64_t>());
       const runtime::Answer answer = network.run(images, {.couplings = true, .quantize = rounds});
-      json couplings = json::object();
+      json couplings = json::array();
       for (size_t layer = 0; layer < network.routing_layers().size(); ++layer) {
         const runtime::RoutingLayer& routed = network.routing_layers()[layer];
-        couplings["couplings_" + routed.name] = {
-            {"shape", {batch, routed.positions, routed.children, routed.parents}},
-            {"rounded", rounds && routed.levels > 0},
-            {"values", answer.couplings[layer]}};
+        json item = {{"name", "couplings_" + routed.name},
+                     {"shape", {batch, routed.positions, routed.children, routed.parents}},
+                     {"rounded", rounds && routed.levels > 0},
+                     {"values", answer.couplings[layer]}};
+        // Rounding changes what later layers see: ties can be told in the first one only.
+        if (rounds && layer == 0) item["exact"] = exact.couplings[layer];
+        couplings.push_back(std::move(item));
       }
       write_atomically(folder_ / (file + ".json"),
                        json_text({{"shape", {batch, graph.channels, graph.height, graph.width}},
