@@ -1,8 +1,8 @@
 // The threads behind parallel.h.
 //
-// A thread that has nothing to do polls for tens of microseconds and then sleeps. The caller takes part
-// in its own work: if all threads are busy, or the cores belong to other processes, it does all of
-// it and waits for nobody who has not started.
+// A thread that has nothing to do polls for tens of microseconds and then sleeps. The caller takes
+// part in its own work: if all threads are busy, or the cores belong to other processes, it does all
+// of it and waits for nobody who has not started.
 #pragma once
 
 #include <atomic>
