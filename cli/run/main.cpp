@@ -147,7 +147,12 @@ int main_of(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    say("remcaps-run: {}", error.what());
+    // CLI11 looks for missing arguments first. A flag that is not known is the likelier mistake.
+    const std::vector<std::string> unknown = app.remaining();
+    if (unknown.empty())
+      say("remcaps-run: {}", error.what());
+    else
+      say("remcaps-run: unknown argument {}; --help lists the options", unknown[0]);
     return 2;
   }
   try {
