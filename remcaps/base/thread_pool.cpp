@@ -93,6 +93,8 @@ void ThreadPool::run(int shares, void (*work)(void*, int), void* context) {
   Job job{work, context, shares, 0, shares};
   std::unique_lock lock(mutex_);
   start_threads(shares - 1);
+  // `run` returns when no thread holds the job any more.
+  // cppcheck-suppress danglingLifetime
   open_.push_back(&job);
   open_count_ = static_cast<int>(open_.size());
   for (int share = claim(job); share >= 0; share = claim(job)) {

@@ -28,6 +28,7 @@ fs::path first_home(const DatasetDescriptor& dataset, const std::string& folder,
                                  const fs::path& root) {
   const std::string probe = probe_file(dataset);
   const std::string what = probe.empty() ? "files" : probe;
+  check(folder.empty() || fs::is_directory(folder), "{}: there is no such folder", folder);
   if (!folder.empty()) fail("{}: no {} of {} there", folder, what, dataset.title);
   fail("{}: no {} in {} ({}; --data DIR names another data folder)", dataset.name, what,
        first_home(dataset, folder, root).string(), dataset.how_to_get());

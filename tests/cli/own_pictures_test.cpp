@@ -78,7 +78,7 @@ TEST_F(OwnPictures, VerifyAndDescribeTakeTheFolder) {
   truncate_file(folder_ / "stripes" / "down" / "3.png", 40);
   expect_one_line(remcaps({"data", "verify", "--folder", "stripes"}), 1, "down/3.png");
   expect_one_line(remcaps({"train", "folder/eff-capsnet"}), 2, "give --folder DIR");
-  expect_one_line(train("folder/eff-capsnet", "nowhere", 1), 1, "nowhere: no files of");
+  expect_one_line(train("folder/eff-capsnet", "nowhere", 1), 1, "nowhere: there is no such folder");
 }
 
 }  // namespace

@@ -189,6 +189,16 @@ void check_values(Element& array, uint64_t count, bool exact) {
   array.skip(tag);
 }
 
+/// How many fields a structure has: the length of all its field names over the length of one.
+uint64_t field_count(Element& array) {
+  const std::vector<uint8_t> length = array.data(array.tag(), "a field name's length");
+  const uint64_t names = array.data(array.tag(), "a structure's field names").size();
+  uint32_t each = 0;
+  if (length.size() == sizeof(each)) std::memcpy(&each, length.data(), sizeof(each));
+  if (each > 0 && names % each == 0) return names / each;
+  fail("{}: a structure's field names do not fit (file damaged?)", array.name());
+}
+
 void check_array(Element& array, int depth) {
   const std::vector<uint8_t> flags = array.data(array.tag(), "an array's flags");
   check(flags.size() == 8, "{}: an array's flags have {} bytes; expected 8", array.name(),
@@ -212,16 +222,7 @@ void check_array(Element& array, int depth) {
   } else if (array_class == kStruct || array_class == kCell) {
     check(depth < kMaxDepth, "{}: more than {} structures within each other", array.name(),
           kMaxDepth);
-    uint64_t arrays = 1;
-    if (array_class == kStruct) {
-      const std::vector<uint8_t> length = array.data(array.tag(), "a field name's length");
-      uint32_t each = 0;
-      if (length.size() == 4) std::memcpy(&each, length.data(), 4);
-      const uint64_t names = array.data(array.tag(), "a structure's field names").size();
-      check(each > 0 && names % each == 0,
-            "{}: a structure's field names do not fit (file damaged?)", array.name());
-      arrays = names / each;
-    }
+    uint64_t arrays = array_class == kStruct ? field_count(array) : 1;
     // Each of them has a tag at least, so a wrong count ends with the element.
     check(!__builtin_mul_overflow(arrays, count, &arrays),
           "{}: an array's shape is not sensible (file damaged?)", array.name());
