@@ -11,6 +11,7 @@
     remcaps.data         data sets as tensors
 """
 
+import os as _os
 import warnings as _warnings
 
 import torch as _torch  # noqa: F401  loads the libraries that the extension module links
@@ -18,7 +19,7 @@ import torch as _torch  # noqa: F401  loads the libraries that the extension mod
 from remcaps import _remcaps
 
 # Debian's PyTorch starts with one thread: use all cores, unless OMP_NUM_THREADS is set.
-_warning = _remcaps.prepare()
+_warning = _remcaps.prepare(_os.path.dirname(_os.path.abspath(__file__)))
 if _warning:
     _warnings.warn(_warning, RuntimeWarning, stacklevel=2)
 

@@ -1,11 +1,11 @@
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
-import numpy
+from numpy.typing import NDArray
 from torch import Tensor
 
 _Path = Union[str, "os.PathLike[str]"]
-_Images = Union[Tensor, numpy.ndarray]
+_Images = Union[Tensor, NDArray[Any]]
 
 class Answer(NamedTuple):
     lengths: Tensor

@@ -1,5 +1,6 @@
 // The extension module _remcaps. The package `remcaps` is what users see of it.
 #include "python/src/bindings.h"
+#include "remcaps/recipe/resources.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
 
@@ -48,7 +49,11 @@ void bind_errors(py::module_& module) {
 
 PYBIND11_MODULE(_remcaps, module) {
   bind_errors(module);
-  module.def("prepare", &prepare_embedded);
+  // The package's folder has share/remcaps/ with recipes and trained networks.
+  module.def("prepare", [](const std::string& package) {
+    add_resource_prefix(package);
+    return prepare_embedded();
+  });
   bind_convert(module);
   bind_data(module);
   bind_functional(module);

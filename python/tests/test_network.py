@@ -1,5 +1,7 @@
 import json
 import pathlib
+import subprocess
+import sys
 import xml.etree.ElementTree
 
 import numpy
@@ -161,3 +163,11 @@ def test_a_wrong_name_is_one_line_that_suggests():
     assert "\n" not in str(error.value)
     with pytest.raises(remcaps.Error):
         remcaps.load("no/such/run")
+
+
+def test_networks_and_recipes_are_found_from_any_folder(tmp_path):
+    package = str(pathlib.Path(remcaps.__file__).absolute().parents[1])
+    code = (f"import sys; sys.path.insert(0, {package!r}); import remcaps; print(remcaps.load('zoo:mnist/eff-capsnet-rem').architecture, "
+            "'mnist/eff-capsnet' in remcaps.recipes())")
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.stdout.split() == ["eff-capsnet", "True"], run.stderr
