@@ -2,7 +2,7 @@
 # make test     build everything and run every test
 # make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
 # make python   build the Python module and run its tests
-# make test-web the report's page: types, bundle, browser (needs Node and Chromium)
+# make test-web the pages: types, bundles, browser (needs Node and Chromium)
 # make fuzz TARGET=safetensors SECONDS=60   look for inputs that break a reader (needs clang)
 # make lint     format and static checks   make format    apply the format
 # make docs     the API reference in build/docs/html
@@ -38,6 +38,7 @@ python:
 
 test-web:
 	@scripts/install-packages web
+	@if command -v clang++-16 wasm-ld-16 > /dev/null; then scripts/wasm --check; fi
 	cd web && ONNXRUNTIME_NODE_INSTALL=skip npm ci && npm run check && node build.mjs --check && npm test
 	@# Once everything is built, exported networks run in ONNX Runtime as well.
 	@if test -x $(BUILD)/tests/onnx/test_onnx; then $(BUILD)/tests/onnx/test_onnx; fi

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -102,7 +103,7 @@ std::optional<int> cores_of_group(const fs::path& group) {
 
 }  // namespace
 
-std::optional<int> group_cores(const fs::path& groups, const fs::path& own) {
+std::optional<int> group_cores(const std::string& groups, const std::string& own) {
   std::optional<int> least;
   // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b". A group's limit holds for all groups below it.
   std::ifstream in(own);
@@ -112,7 +113,7 @@ std::optional<int> group_cores(const fs::path& groups, const fs::path& own) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const bool unified = controllers == ",,";
     if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
-    fs::path group = unified ? groups : groups / "cpu";
+    fs::path group = unified ? fs::path(groups) : fs::path(groups) / "cpu";
     const auto limit = [&] {
       const auto cores = cores_of_group(group);
       if (cores) least = std::min(least.value_or(*cores), *cores);

@@ -1,7 +1,6 @@
 // The CPU: what it can do beyond what the program is compiled for, and how many cores are ours.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -24,7 +23,6 @@ int usable_cores();
 /// How many CPUs the control groups leave a process, rounded up. `groups` is the folder where they
 /// are mounted (/sys/fs/cgroup, version 1 or 2), `own` the file that names those of the process
 /// (/proc/self/cgroup). A container sees its own group at the root. Nothing if there is no limit.
-std::optional<int> group_cores(const std::filesystem::path& groups,
-                               const std::filesystem::path& own);
+std::optional<int> group_cores(const std::string& groups, const std::string& own);
 
 }  // namespace remcaps

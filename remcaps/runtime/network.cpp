@@ -19,11 +19,10 @@ namespace {
 constexpr int64_t kImages = 64;
 constexpr int64_t kMaxPictureSide = 32768;
 
-std::string graph_text(const SafetensorsFile& file) {
+std::string graph_text(const SafetensorsBytes& file) {
   const auto text = file.metadata().find(kGraphMetadata);
   check(text != file.metadata().end(),
-        "{}: has no graph; `remcaps export` writes one for every built-in network",
-        file.path().string());
+        "{}: has no graph; `remcaps export` writes one for every built-in network", file.source());
   return text->second;
 }
 
@@ -59,7 +58,7 @@ struct Network::Program {
   size_t poses = 0;  ///< the value that holds the class capsules
   int64_t pose_dim = 0;
 
-  explicit Program(const SafetensorsFile& file);
+  explicit Program(const SafetensorsBytes& file);
   void read_levels(const std::string& source);
   void compile(const Weights& weights);
   void find_last_readers();
@@ -69,10 +68,10 @@ struct Network::Program {
   }
 };
 
-Network::Program::Program(const SafetensorsFile& file)
-    : graph(fused(NetworkGraph::parse(graph_text(file), file.path().string()))),
+Network::Program::Program(const SafetensorsBytes& file)
+    : graph(fused(NetworkGraph::parse(graph_text(file), file.source()))),
       threads(std::min(thread_count(), usable_cores())) {
-  read_levels(file.path().string());
+  read_levels(file.source());
   compile(Weights(file));
   find_last_readers();
 }
@@ -161,8 +160,7 @@ int64_t Answer::predicted(int64_t image) const {
   return std::max_element(begin, begin + classes) - begin;
 }
 
-Network::Network(const std::filesystem::path& path)
-    : program_(std::make_unique<Program>(SafetensorsFile(path))) {}
+Network::Network(const SafetensorsBytes& file) : program_(std::make_unique<Program>(file)) {}
 Network::~Network() = default;
 Network::Network(Network&&) noexcept = default;
 Network& Network::operator=(Network&&) noexcept = default;
@@ -241,10 +239,14 @@ Answer Network::run(std::span<const float> images, const RunOptions& options) co
   Answer answer{
       .images = count, .classes = classes(), .pose_dim = pose_dim(), .quantized = options.quantize};
   Pass pass{.couplings = options.couplings, .quantize = options.quantize};
-  if (options.couplings) pass.layers.resize(program_->layers.size());
+  if (options.couplings) {
+    pass.layers.resize(program_->layers.size());
+    pass.child_lengths.resize(program_->layers.size());
+  }
   for (int64_t first = 0; first < count; first += kImages)
     program_->run(std::min(kImages, count - first), images.data() + first * floats, pass, answer);
   answer.couplings = std::move(pass.layers);
+  answer.child_lengths = std::move(pass.child_lengths);
   return answer;
 }
 

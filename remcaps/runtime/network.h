@@ -7,13 +7,16 @@
 // A network does not change when it runs: several threads may use one.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "remcaps/runtime/graph.h"
+
+namespace remcaps {
+class SafetensorsBytes;
+}
 
 namespace remcaps::runtime {
 
@@ -34,7 +37,7 @@ struct RoutingLayer {
 };
 
 struct RunOptions {
-  bool couplings = false;  ///< fill Answer::couplings
+  bool couplings = false;  ///< fill Answer::couplings and child_lengths
   bool quantize = false;   ///< round the couplings of the last iteration, as parse trees need it
 };
 
@@ -43,6 +46,9 @@ struct Answer {
   std::vector<float> lengths = {};                 ///< of the class capsules, [images, classes]
   std::vector<float> poses = {};                   ///< [images, classes, pose_dim]
   std::vector<std::vector<float>> couplings = {};  ///< per routing layer, [images, P, I, J]
+  /// With the couplings: lengths of the capsules below each routing layer, [images, I]; empty if
+  /// the layer is convolutional.
+  std::vector<std::vector<float>> child_lengths = {};
   bool quantized = false;
 
   /// The class with the longest capsule.
@@ -53,7 +59,9 @@ class Network {
  public:
   /// Reads and checks the file, and packs its weights. Error if it is damaged, or if it has no
   /// graph.
-  explicit Network(const std::filesystem::path& path);
+  explicit Network(const std::string& path);
+  /// The same, of a file in memory. Its bytes are not needed any more afterwards.
+  explicit Network(const SafetensorsBytes& file);
   ~Network();
   Network(Network&&) noexcept;
   Network& operator=(Network&&) noexcept;

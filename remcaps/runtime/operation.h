@@ -64,6 +64,8 @@ struct Pass {
   bool quantize = false;
   /// The couplings of each routing layer, for all images so far.
   std::vector<std::vector<float>> layers = {};
+  /// The lengths of the children of each fully connected one.
+  std::vector<std::vector<float>> child_lengths = {};
 };
 
 /// A routing layer. Convolutional ones have several positions, each with couplings of its own.

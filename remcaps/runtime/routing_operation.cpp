@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "remcaps/base/parallel.h"
 #include "remcaps/kernels/routing/conv3d_routing.h"
@@ -25,17 +27,27 @@ class RoutingOperation : public Operation {
   CouplingLevels levels(const Pass& pass) const {
     return pass.quantize && place_.levels != nullptr ? place_.levels->levels() : CouplingLevels{};
   }
-  // Room for the couplings of a batch, behind those that are there; null: not wanted.
-  float* room(Pass& pass, int64_t batch) const {
+  // Room for the couplings of a batch, behind those that are there; null: not wanted. Keeps the
+  // lengths of the children, too.
+  float* room(Pass& pass, const Value& children) const {
     if (!pass.couplings) return nullptr;
+    if (!children.shape.is_map() && children.shape.count == routing->children)
+      keep_lengths(children, pass.child_lengths[place_.index]);
     std::vector<float>& layer = pass.layers[place_.index];
     const size_t before = layer.size();
-    layer.resize(before + static_cast<size_t>(batch * routing->positions * routing->children *
-                                              routing->parents));
+    layer.resize(before + static_cast<size_t>(children.batch * routing->positions *
+                                              routing->children * routing->parents));
     return layer.data() + before;
   }
 
  private:
+  static void keep_lengths(const Value& children, std::vector<float>& lengths) {
+    const int64_t dim = children.shape.dim;
+    const float* pose = children.data.get();
+    for (int64_t i = 0; i < children.batch * children.shape.count; ++i, pose += dim)
+      lengths.push_back(std::sqrt(std::inner_product(pose, pose + dim, pose, 0.0F)));
+  }
+
   RoutingPlace place_;
 };
 
@@ -111,7 +123,7 @@ class IteratedOperation final : public RoutingOperation {
     Value poses = Value::make(shape, children.batch);
     const RoutingShape problem = matrices_.for_batch(children.batch);
     const RoutingRule rule = with_levels(rule_, levels(pass), problem.parents);
-    float* couplings = room(pass, children.batch);
+    float* couplings = room(pass, children);
     if (!packed_)
       kernels::cpu::scaled_distance_forward(problem, rule, children.data.get(),
                                             matrices_.weight.data(), matrices_.bias_or_null(),
@@ -141,10 +153,9 @@ class AttentionOperation final : public RoutingOperation {
   Value run(std::vector<Input>& inputs, Pass& pass) const override {
     const Value& children = *inputs[0].value;
     Value poses = Value::make(shape, children.batch);
-    kernels::cpu::self_attention_forward(matrices_.for_batch(children.batch), levels(pass), form_,
-                                         epsilon_, children.data.get(), matrices_.weight.data(),
-                                         matrices_.bias.data(), poses.data.get(),
-                                         room(pass, children.batch));
+    kernels::cpu::self_attention_forward(
+        matrices_.for_batch(children.batch), levels(pass), form_, epsilon_, children.data.get(),
+        matrices_.weight.data(), matrices_.bias.data(), poses.data.get(), room(pass, children));
     return poses;
   }
 
@@ -194,7 +205,7 @@ class WindowOperation final : public RoutingOperation {
     });
     kernels::cpu::dynamic_routing_forward(
         problem, with_levels(rule_, levels(pass), problem.parents), gathered.get(),
-        matrices_.weight.data(), matrices_.bias_or_null(), routed.get(), room(pass, children.batch),
+        matrices_.weight.data(), matrices_.bias_or_null(), routed.get(), room(pass, children),
         nullptr);
     // [P, J, D] -> [J, P, D]: the types come first.
     Value poses = Value::make(shape, children.batch);
@@ -236,7 +247,7 @@ class Conv3dOperation final : public RoutingOperation {
     kernels::cpu::conv3d_routing_forward(problem, rule, map.strides, map.data.get(), weight_.data(),
                                          vote_bias_.empty() ? nullptr : vote_bias_.data(),
                                          bias_.empty() ? nullptr : bias_.data(), poses.data.get(),
-                                         room(pass, map.batch));
+                                         room(pass, map));
     return poses;
   }
 

@@ -11,9 +11,9 @@ namespace remcaps::runtime {
 
 class Weights {
  public:
-  explicit Weights(const SafetensorsFile& file) : reader_(file) {}
+  explicit Weights(const SafetensorsBytes& file) : reader_(file) {}
 
-  std::string source() const { return reader_.source(); }
+  const std::string& source() const { return reader_.source(); }
   /// The tensor of a node. Error if there is none or a value is not finite.
   FloatTensor read(const GraphNode& node, const std::string& role) const;
   /// The same; error if it has another shape.

@@ -144,7 +144,7 @@ UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
   return unpacked;
 }
 
-PackedReader::PackedReader(const SafetensorsFile& file) : file_(file) {
+PackedReader::PackedReader(const SafetensorsBytes& file) : file_(file) {
   const auto shapes = file.metadata().find(kShapes);
   if (shapes != file.metadata().end()) shapes_ = parse_shapes(shapes->second, source());
 }

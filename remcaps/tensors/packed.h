@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "remcaps/tensors/safetensors.h"
+#include "remcaps/tensors/safetensors_bytes.h"
 
 namespace remcaps {
 
@@ -44,14 +44,14 @@ UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
 class PackedReader {
  public:
   /// The file must outlive the reader. Error if its packed shapes are damaged.
-  explicit PackedReader(const SafetensorsFile& file);
+  explicit PackedReader(const SafetensorsBytes& file);
 
-  std::string source() const { return file_.path().string(); }
+  const std::string& source() const { return file_.source(); }
   /// Error if there is no such tensor, or if it has neither float32 nor half precision.
   FloatTensor read(const std::string& name) const;
 
  private:
-  const SafetensorsFile& file_;
+  const SafetensorsBytes& file_;
   std::map<std::string, std::vector<int64_t>> shapes_;
 };
 
