@@ -10,6 +10,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/base/version.h"
 #include "remcaps/onnx/operations.h"
+#include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
 namespace {
