@@ -40,10 +40,17 @@ def scaled_distance_routing(children, weight, bias=None, *, iterations=3, gradie
                                                     trace), trace)
 
 
-def self_attention_routing(children, weight, prior, *, epsilon=1e-7, levels=None, trace=False):
-    """Self-attention routing (Efficient-CapsNet). prior: [I, J], added to the couplings."""
-    return _routed(_remcaps.self_attention_routing(children, weight, prior, epsilon, levels, trace),
-                   trace)
+def self_attention_routing(children, weight, prior, *, agreement="all", prior_in="rounded",
+                           epsilon=1e-7, levels=None, trace=False):
+    """Self-attention routing (Efficient-CapsNet). prior: [I, J], added to the couplings.
+
+    agreement: a vote is compared with the votes of "all" children for its parent (published), or
+        with "self" only with itself.
+    prior_in: with "rounded" (published) the prior is added before ``levels`` round the couplings;
+        with "exact" after it, and the returned couplings are without it.
+    """
+    return _routed(_remcaps.self_attention_routing(children, weight, prior, agreement, prior_in,
+                                                   epsilon, levels, trace), trace)
 
 
 def conv_caps_routing(children, weight, bias=None, *, kernel, stride=1, iterations=3,

@@ -18,6 +18,8 @@ def scaled_distance_routing(children: Tensor, weight: Tensor, bias: Optional[Ten
                             epsilon: float = ..., kernels: _Kernels = ...,
                             levels: Optional[int] = ..., trace: bool = ...) -> _Routed: ...
 def self_attention_routing(children: Tensor, weight: Tensor, prior: Tensor, *,
+                           agreement: Literal["all", "self"] = ...,
+                           prior_in: Literal["rounded", "exact"] = ...,
                            epsilon: float = ..., levels: Optional[int] = ...,
                            trace: bool = ...) -> _Routed: ...
 def conv_caps_routing(children: Tensor, weight: Tensor, bias: Optional[Tensor] = ..., *,

@@ -63,8 +63,12 @@ Routed scaled_distance(const Tensor& children, const Tensor& weight,
 }
 
 Routed self_attention(const Tensor& children, const Tensor& weight, const Tensor& prior,
-                      double epsilon, const Levels& levels, bool trace) {
+                      const std::string& agreement, const std::string& prior_in, double epsilon,
+                      const Levels& levels, bool trace) {
   SelfAttentionRouting options;
+  options.agreement =
+      choice<SelfAttentionRouting::Agreement>("agreement", agreement, {"all", "self"});
+  options.prior = choice<SelfAttentionRouting::Prior>("prior_in", prior_in, {"rounded", "exact"});
   options.squash.epsilon = epsilon;
   const RoutingPtr routing = options;
   return routed(routing->route(children, weight, prior, request(levels, trace)), trace);

@@ -184,18 +184,22 @@ void check_grouped_convolution(Checker& checker, int64_t channels, int64_t group
                   1e-5);
 }
 
-void check_self_attention(Checker& checker, const RoutingCheck& c) {
+void check_self_attention(Checker& checker, const RoutingCheck& c,
+                          const SelfAttentionRouting& options) {
   if (!checker.device().is_cpu()) return;
   const torch::NoGradGuard no_grad;
   std::vector<Tensor> values = routing_values(c);
   values[2] = torch::randn({c.children, c.parents}) * 0.1;  // the prior
   const auto [fused, plain] = checker.leaves(values);
-  const SelfAttentionRouting options;
   const Tensor poses = torch::empty({c.batch, c.parents, c.parent_dim}, torch::kFloat32);
   const Tensor couplings = torch::empty({c.batch, c.children, c.parents}, torch::kFloat32);
   kernels::cpu::self_attention_forward(
-      {c.batch, c.children, c.parents, c.child_dim, c.parent_dim}, {},
-      kernels::SquashForm::kExponential, static_cast<float>(options.squash.epsilon),
+      {c.batch, c.children, c.parents, c.child_dim, c.parent_dim},
+      {.form = kernels::SquashForm::kExponential,
+       .epsilon = static_cast<float>(options.squash.epsilon),
+       .self = options.agreement == SelfAttentionRouting::Agreement::kSelf,
+       .exact_prior = options.prior == SelfAttentionRouting::Prior::kExact,
+       .levels = {}},
       fused[0].data_ptr<float>(), fused[1].data_ptr<float>(), fused[2].data_ptr<float>(),
       poses.data_ptr<float>(), couplings.data_ptr<float>());
   const RoutingResult expected = self_attention_routing(plain[0], plain[1], plain[2], options);
@@ -307,8 +311,11 @@ std::vector<KernelCheck> kernel_checks() {
          check_grouped_convolution(checker, /*channels=*/6, /*groups=*/2);
        }});
   checks.push_back({"self-attention routing", {"routing/self_attention"}, [](Checker& checker) {
-                      check_self_attention(checker, {5, 16, 10, 8, 16});
-                      check_self_attention(checker, {1, 33, 7, 5, 11});
+                      check_self_attention(checker, {5, 16, 10, 8, 16}, {});
+                      check_self_attention(checker, {1, 33, 7, 5, 11}, {});
+                      check_self_attention(checker, {5, 16, 10, 8, 16},
+                                           {.agreement = SelfAttentionRouting::Agreement::kSelf,
+                                            .prior = SelfAttentionRouting::Prior::kExact});
                     }});
   checks.push_back({"3-D routing kernel", {"routing/conv3d_routing"}, [](Checker& checker) {
                       check_conv3d_kernel(checker, 32, 8, 4);

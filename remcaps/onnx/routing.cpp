@@ -118,16 +118,25 @@ class Connected {
   }
 
   Routed attend() {
+    const bool self = reader_.word("agreement", {"all", "self"}) == "self";
     const std::string agreed =
-        builder_.node("Mul", {agreement(builder_.sum(votes_, 2, /*keep=*/false)),
+        builder_.node("Mul", {self ? builder_.squares(votes_, {3}, /*keep=*/false)
+                                   : agreement(builder_.sum(votes_, 2, /*keep=*/false)),
                               builder_.constant(1.0F / std::sqrt(static_cast<float>(dim_)))});
+    const std::string attention = builder_.node("Softmax", {agreed}, {{"axis", int64_t{1}}});
     const FloatTensor prior = reader_.weights().read(reader_.node(), "bias");  // [I, J]
     const std::string turned =
         builder_.transpose(builder_.constant(prior.shape, prior.values), {1, 0});
-    std::string couplings =
-        builder_.node("Add", {builder_.node("Softmax", {agreed}, {{"axis", int64_t{1}}}), turned});
-    couplings = rounded(builder_, couplings, levels_);  // the outer levels clamp
-    const std::string poses = squash(builder_, weighted_sum(couplings), {2}, reader_.squash_form(),
+    std::string couplings, seen;  // what the parents see
+    if (reader_.word("prior", {"rounded", "exact"}) == "exact") {
+      couplings = rounded(builder_, attention, levels_);
+      seen = builder_.node("Add", {couplings, turned});
+    } else {
+      // The outer levels clamp.
+      couplings = rounded(builder_, builder_.node("Add", {attention, turned}), levels_);
+      seen = couplings;
+    }
+    const std::string poses = squash(builder_, weighted_sum(seen), {2}, reader_.squash_form(),
                                      reader_.real("epsilon", 0, 1));
     return {poses, by_child(couplings)};
   }

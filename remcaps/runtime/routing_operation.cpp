@@ -146,23 +146,24 @@ class IteratedOperation final : public RoutingOperation {
 
 class AttentionOperation final : public RoutingOperation {
  public:
-  AttentionOperation(const RoutingPlace& place, Matrices matrices, kernels::SquashForm form,
-                     float epsilon)
-      : RoutingOperation(place), matrices_(std::move(matrices)), form_(form), epsilon_(epsilon) {}
+  AttentionOperation(const RoutingPlace& place, Matrices matrices,
+                     const kernels::cpu::AttentionRule& rule)
+      : RoutingOperation(place), matrices_(std::move(matrices)), rule_(rule) {}
 
   Value run(std::vector<Input>& inputs, Pass& pass) const override {
     const Value& children = *inputs[0].value;
     Value poses = Value::make(shape, children.batch);
+    kernels::cpu::AttentionRule rule = rule_;
+    rule.levels = levels(pass);
     kernels::cpu::self_attention_forward(
-        matrices_.for_batch(children.batch), levels(pass), form_, epsilon_, children.data.get(),
-        matrices_.weight.data(), matrices_.bias.data(), poses.data.get(), room(pass, children));
+        matrices_.for_batch(children.batch), rule, children.data.get(), matrices_.weight.data(),
+        matrices_.bias.data(), poses.data.get(), room(pass, children));
     return poses;
   }
 
  private:
   Matrices matrices_;
-  kernels::SquashForm form_;
-  float epsilon_;
+  kernels::cpu::AttentionRule rule_;
 };
 
 // The windows of a map of capsules.
@@ -266,8 +267,13 @@ std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const Routi
   if (reader.node().op == "self_attention_routing") {
     matrices.bias =
         reader.weights().read(reader.node(), "bias", {children.count, matrices.shape.parents});
-    operation = std::make_unique<AttentionOperation>(
-        place, std::move(matrices), reader.squash_form(), reader.real("epsilon", 0, 1));
+    const kernels::cpu::AttentionRule rule{
+        .form = reader.squash_form(),
+        .epsilon = reader.real("epsilon", 0, 1),
+        .self = reader.word("agreement", {"all", "self"}) == "self",
+        .exact_prior = reader.word("prior", {"rounded", "exact"}) == "exact",
+        .levels = {}};
+    operation = std::make_unique<AttentionOperation>(place, std::move(matrices), rule);
   } else {
     read_bias(reader, matrices);
     const RoutingRule rule = read_rule(reader, reader.node().op == "dynamic_routing"

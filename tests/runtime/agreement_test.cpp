@@ -111,6 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
              "{variant: original, conv_channels: 8, types: 3, class_dim: 6}"},
         Case{"eff-capsnet", testing::images(1, 28, 28), "{}"},
         Case{"eff-capsnet", testing::images(2, 48, 48, 5), "{}"},
+        Case{"eff-capsnet", testing::images(1, 28, 28),
+             "{routing: {agreement: self, prior: exact}}"},
         Case{"eff-conv-capsnet", testing::images(3, 48, 44, 3),
              "{conv_channels: [8, 8, 8, 16], primary_dim: 4, conv_caps_types: 3, conv_caps_dim: "
              "5, class_dim: 6}"},

@@ -10,6 +10,9 @@
 namespace remcaps {
 namespace {
 
+using Agreement = SelfAttentionRouting::Agreement;
+using Prior = SelfAttentionRouting::Prior;
+
 class SelfAttentionAlgorithm final : public RoutingAlgorithm {
  public:
   explicit SelfAttentionAlgorithm(const SelfAttentionRouting& options) : options_(options) {}
@@ -25,7 +28,15 @@ class SelfAttentionAlgorithm final : public RoutingAlgorithm {
     node.op = "self_attention_routing";
     node.numbers["epsilon"] = options_.squash.epsilon;
     node.words["form"] = form_name(options_.squash);
+    node.words["agreement"] = options_.agreement == Agreement::kAll ? "all" : "self";
+    node.words["prior"] = options_.prior == Prior::kRounded ? "rounded" : "exact";
     return true;
+  }
+  RoutingPtr configured(ConfigSection& keys) const override {
+    SelfAttentionRouting options = options_;
+    keys.key("agreement", options.agreement, {"all", "self"});
+    keys.key("prior", options.prior, {"rounded", "exact"});
+    return options;
   }
   /// One product per vote, one agreement, one weighted sum.
   RoutingCost cost(const RoutedLayer& layer) const override {
@@ -60,9 +71,16 @@ RoutingResult self_attention_routing(const Tensor& children, const Tensor& weigh
         fmt::join(prior.sizes(), ", "), fmt::join(weight.sizes(), ", "));
   const Tensor votes = make_votes(children, weight);  // û_ij, [B, I, J, Dout]
   // a_ij = sum_k <û_ij, û_kj> / sqrt(D) = <û_ij, sum_k û_kj> / sqrt(D): no I x I matrix is needed.
-  const Tensor attention = torch::einsum("bijd,bjd->bij", {votes, votes.sum(1)}) /
-                           std::sqrt(static_cast<double>(votes.size(3)));
-  Tensor coupling = torch::softmax(attention, /*dim=*/2) + prior;  // c_ij, [B, I, J]
+  const Tensor agreement = options.agreement == Agreement::kAll
+                               ? torch::einsum("bijd,bjd->bij", {votes, votes.sum(1)})
+                               : votes.square().sum(-1);
+  const Tensor attention =
+      torch::softmax(agreement / std::sqrt(static_cast<double>(votes.size(3))), /*dim=*/2);
+  if (options.prior == Prior::kExact) {
+    const Tensor coupling = quantized(attention, request);
+    return {options.squash(weighted_sum(coupling + prior, votes), {-1}), coupling, {}};
+  }
+  Tensor coupling = attention + prior;  // c_ij, [B, I, J]
   Tensor clamped;
   if (request.quantizer) {
     clamped = torch::logical_or(coupling.lt(0), coupling.gt(1)).sum();

@@ -6,14 +6,22 @@
 
 namespace remcaps::kernels::cpu {
 
-/// c_ij = softmax_j(<u^_ij, sum_k u^_kj> / sqrt(D_out)) + prior_ij. With levels, couplings are
-/// clamped to [0, 1] and rounded. v_j = squash(sum_i c_ij u^_ij).
+struct AttentionRule {
+  SquashForm form = SquashForm::kExponential;
+  float epsilon = 0;
+  bool self = false;         ///< a vote agrees with itself only, not with all votes for the parent
+  bool exact_prior = false;  ///< the prior is added after the levels
+  CouplingLevels levels;
+};
+
+/// c_ij = softmax_j(<u^_ij, sum_k u^_kj> / sqrt(D_out)) + prior_ij, v_j = squash(sum_i c_ij u^_ij).
+/// With levels, couplings are clamped to [0, 1] and rounded. If `self`, the sum is u^_ij alone. If
+/// `exact_prior`, the softmax is rounded instead, and `couplings` are without the prior.
 ///   prior      [I, J]
 ///   poses      [B, J, D_out]
 ///   couplings  [B, I, J], or null: not wanted
-void self_attention_forward(const RoutingShape& shape, const CouplingLevels& levels,
-                            SquashForm form, float epsilon, const float* children,
-                            const float* weight, const float* prior, float* poses,
-                            float* couplings);
+void self_attention_forward(const RoutingShape& shape, const AttentionRule& rule,
+                            const float* children, const float* weight, const float* prior,
+                            float* poses, float* couplings);
 
 }  // namespace remcaps::kernels::cpu

@@ -22,10 +22,9 @@ void vote(const RoutingShape& shape, const float* children, const float* weight,
 
 }  // namespace
 
-void self_attention_forward(const RoutingShape& shape, const CouplingLevels& levels,
-                            SquashForm form, float epsilon, const float* children,
-                            const float* weight, const float* prior, float* poses,
-                            float* couplings) {
+void self_attention_forward(const RoutingShape& shape, const AttentionRule& rule,
+                            const float* children, const float* weight, const float* prior,
+                            float* poses, float* couplings) {
   const int64_t size = shape.pose_size(), dim = shape.parent_dim;
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   parallel_for(0, shape.batch, /*grain=*/1, [&](int64_t begin, int64_t end) {
@@ -39,21 +38,25 @@ void self_attention_forward(const RoutingShape& shape, const CouplingLevels& lev
       std::fill_n(pose, size, 0.0F);
       for (int64_t i = 0; i < shape.children; ++i) {
         const float* of_child = votes.data() + i * size;
+        const float* other = rule.self ? of_child : total.data();
         for (int64_t j = 0; j < shape.parents; ++j) {
           float agreement = 0;
-          for (int64_t k = j * dim; k < (j + 1) * dim; ++k) agreement += of_child[k] * total[k];
+          for (int64_t k = j * dim; k < (j + 1) * dim; ++k) agreement += of_child[k] * other[k];
           row[j] = agreement * scale;
         }
         softmax(row.data(), shape.parents);
         for (int64_t j = 0; j < shape.parents; ++j) {
-          float coupling = row[j] + prior[i * shape.parents + j];
-          if (levels.count > 0) coupling = rounded(levels, std::clamp(coupling, 0.0F, 1.0F));
+          const float added = prior[i * shape.parents + j];
+          float coupling = rule.exact_prior ? row[j] : row[j] + added;
+          if (rule.levels.count > 0)
+            coupling = rounded(rule.levels, std::clamp(coupling, 0.0F, 1.0F));
           if (couplings != nullptr)
             couplings[(image * shape.children + i) * shape.parents + j] = coupling;
+          if (rule.exact_prior) coupling += added;
           for (int64_t k = j * dim; k < (j + 1) * dim; ++k) pose[k] += coupling * of_child[k];
         }
       }
-      squash_capsules(form, epsilon, shape.parents, dim, pose);
+      squash_capsules(rule.form, rule.epsilon, shape.parents, dim, pose);
     }
   });
 }

@@ -53,7 +53,7 @@ TEST(RoutingRegistry, AnotherAlgorithmStartsWithItsOwnDefaults) {
   EXPECT_EQ(resolved,
             "algorithm: scaled-distance\niterations: 3\ngradient: last\nbias: every\nmean: batch");
   EXPECT_EQ(bound(own, "{routing: {algorithm: self-attention}}").second,
-            "algorithm: self-attention");
+            "algorithm: self-attention\nagreement: all\nprior: rounded");
 }
 
 TEST(RoutingRegistry, WrongNamesAndKeysAreErrors) {

@@ -22,6 +22,37 @@ TEST(SelfAttentionRouting, EqualsTheDefinitionWithTheWholeAttentionMatrix) {
   EXPECT_FALSE(result.clamped.defined());
 }
 
+TEST(SelfAttentionRouting, AVoteCanAgreeWithItselfOnly) {
+  torch::manual_seed(9);
+  const Tensor children = random_doubles({2, 4, 3}), weight = random_doubles({4, 5, 6, 3});
+  const Tensor prior = random_doubles({4, 5}, 0.1);
+  const SelfAttentionRouting options{.agreement = SelfAttentionRouting::Agreement::kSelf};
+  const Tensor lengths = make_votes(children, weight).norm(2, -1);
+  expect_close(self_attention_routing(children, weight, prior, options).coupling,
+               torch::softmax(lengths.square() / std::sqrt(6.0), 2) + prior, 1e-12);
+}
+
+TEST(SelfAttentionRouting, AnExactPriorIsAddedAfterTheRounding) {
+  torch::manual_seed(10);
+  const Tensor children = torch::randn({3, 4, 2}), weight = torch::randn({4, 5, 3, 2});
+  const Tensor prior = torch::randn({4, 5});
+  const SelfAttentionRouting options{.prior = SelfAttentionRouting::Prior::kExact};
+  const auto softmax = [&](const RoutingRequest& request) {
+    return self_attention_routing(children, weight, torch::zeros({4, 5}), options, request);
+  };
+  RoutingRequest rounded;
+  rounded.quantizer = Quantizer::uniform(11);
+  for (const RoutingRequest& request : {RoutingRequest(), rounded}) {
+    const RoutingResult result = self_attention_routing(children, weight, prior, options, request);
+    EXPECT_TRUE(torch::equal(result.coupling, softmax(request).coupling));
+    expect_close(
+        result.poses,
+        options.squash(weighted_sum(result.coupling + prior, make_votes(children, weight)), {-1}),
+        1e-6);
+    EXPECT_FALSE(result.clamped.defined());
+  }
+}
+
 TEST(SelfAttentionRouting, ClampsAndCountsCouplingsThePriorPushesOut) {
   torch::manual_seed(7);
   const Tensor children = torch::randn({3, 4, 2}), weight = torch::randn({4, 2, 3, 2}) * 0.01;
