@@ -6,9 +6,9 @@
 set(REMCAPS_FLAGS -fPIC -Wall -Wextra -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # False alarms in inlined std::string code, in functions that return references to statics, and in
-  # designated initializers that leave members at their defaults.
+  # designated initializers that leave members at their defaults, and in optionals.
   list(APPEND REMCAPS_FLAGS -Wno-array-bounds -Wno-stringop-overflow -Wno-dangling-reference
-       -Wno-missing-field-initializers)
+       -Wno-missing-field-initializers -Wno-maybe-uninitialized)
 endif()
 
 add_library(remcaps_options INTERFACE)

@@ -1,6 +1,7 @@
 // Parse trees: of one image, some images, each class, a whole data set.
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
+#include "remcaps/explain/backtrack.h"
 #include "remcaps/explain/tree_drawing.h"
 #include "remcaps/report/figure_chart.h"
 #include "remcaps/report/figure_kinds.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "remcaps/capsule/loss.h"
 #include "remcaps/torch/compat.h"
 
 namespace remcaps {

@@ -13,6 +13,7 @@
 #include "remcaps/runs/metrics.h"
 #include "remcaps/runs/run_folder.h"
 #include "remcaps/runs/summary.h"
+#include "remcaps/runs/weights.h"
 #include "remcaps/training/checkpoint.h"
 #include "remcaps/training/display.h"
 #include "remcaps/training/step_graph.h"
