@@ -34,7 +34,7 @@ class EinsumRouting(torch.nn.Module):
             used = votes if last else votes.detach()
             couplings = torch.softmax(logits, dim=2)
             poses = remcaps.functional.squash(
-                torch.einsum("bij,bijd->bjd", couplings, used) + self.bias, kernels="reference")
+                torch.einsum("bij,bijd->bjd", couplings, used) + self.bias)
             if not last:
                 logits = logits + torch.einsum("bijd,bjd->bij", used, poses)
         return poses

@@ -1,9 +1,13 @@
+import importlib.util
 import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+import torch
+
+import remcaps
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
@@ -38,3 +42,21 @@ def test_the_example_trains_prunes_and_shows_trees():
     assert float(rows[-1][0]) > 50
     assert re.search(r"test images: [\d.]+ bits", run.stdout)
     assert "Ankle boot" in run.stdout and "images)" in run.stdout
+
+
+def test_the_rival_of_the_benchmark_computes_the_same():
+    path = EXAMPLES.parents[1] / "bench" / "python_training.py"
+    spec = importlib.util.spec_from_file_location("python_training", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+
+    torch.manual_seed(0)
+    ours, rival = remcaps.nn.FcCaps(bench.CHILDREN, bench.CLASSES), bench.EinsumRouting()
+    rival.load_state_dict(ours.state_dict())
+    children = torch.randn(2, bench.CHILDREN, 8)
+    poses = [routing(children) for routing in (ours, rival)]
+    torch.testing.assert_close(*poses, rtol=1e-4, atol=1e-5)
+    for found in poses:
+        found.square().sum().backward()
+    torch.testing.assert_close(ours.weight.grad, rival.weight.grad, rtol=1e-3, atol=1e-5)
+    assert bench.python_rate(rival, batch=2, seconds=0.01) > 0
