@@ -34,6 +34,11 @@ std::string left_text(const RunStatus& run) {
   return (run.at_least ? "at least " : "") + human_seconds(*run.seconds_left);
 }
 
+// "42", or "42-2" for another run of that seed in seed-42-2.
+std::string seed_text(const RunStatus& run) {
+  return run.folder.filename().string().substr(std::string_view("seed-").size());
+}
+
 std::string status_text(const std::vector<RunStatus>& runs) {
   std::map<State, int> counts;
   size_t width = 10;
@@ -53,7 +58,7 @@ std::string status_text(const std::vector<RunStatus>& runs) {
   };
   line("state", "recipe", width, "seed", "epoch", "loss", "acc %", "sparse %", "entropy", "left");
   for (const RunStatus& run : runs)
-    line(state_name(run.state), run.recipe, width, run.seed, epochs_text(run),
+    line(state_name(run.state), run.recipe, width, seed_text(run), epochs_text(run),
          number_text(run.loss, 1, 4), number_text(run.accuracy, 100, 2),
          number_text(run.sparsity, 100, 2), number_text(run.entropy, 1, 2),
          run.reason.empty() ? left_text(run) : run.reason);

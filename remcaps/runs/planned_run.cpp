@@ -20,7 +20,9 @@ bool ended_by_its_time_limit(const fs::path& summary) {
   return stopped != parsed.end() && *stopped == "minutes";
 }
 
-PlannedRun::State state_of(const fs::path& folder) {
+}  // namespace
+
+PlannedRun::State state_of_run(const fs::path& folder) {
   const bool resumable = fs::exists(folder / "state.safetensors");
   if (FileLock::note_of_holder(folder / ".lock")) return PlannedRun::State::kTraining;
   if (fs::exists(folder / "summary.json") &&
@@ -29,13 +31,11 @@ PlannedRun::State state_of(const fs::path& folder) {
   return resumable ? PlannedRun::State::kInterrupted : PlannedRun::State::kMissing;
 }
 
-}  // namespace
-
 PlannedRun find_run(const fs::path& parent, const std::string& recipe, int64_t seed) {
   PlannedRun run{recipe, seed, RunFolder::name(parent, seed, 1), PlannedRun::State::kMissing};
   for (int64_t k = 1; fs::exists(RunFolder::name(parent, seed, k)); ++k) {
     const fs::path folder = RunFolder::name(parent, seed, k);
-    const PlannedRun::State state = state_of(folder);
+    const PlannedRun::State state = state_of_run(folder);
     if (state <= run.state) continue;
     run.folder = folder;
     run.state = state;

@@ -29,6 +29,9 @@ struct PlannedRun {
 /// name. `parent` is <runs>/<recipe>.
 PlannedRun find_run(const std::filesystem::path& parent, const std::string& recipe, int64_t seed);
 
+/// The state of the run in a folder. kMissing if it has no checkpoint and no process trains it.
+PlannedRun::State state_of_run(const std::filesystem::path& folder);
+
 /// Held by the worker that trains this seed, from before its folder exists. Nothing if another
 /// process holds it. The lock ends with its process, so a worker that dies loses its claim.
 std::optional<FileLock> claim_run(const std::filesystem::path& parent, int64_t seed);

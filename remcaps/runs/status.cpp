@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -125,10 +126,11 @@ void add_run(RunStatus& status, const RunFolder& run, PlannedRun::State state) {
   }
 }
 
-RunStatus::State shown_state(const PlannedRun& run, const fs::path& parent) {
+RunStatus::State shown_state(const PlannedRun& run) {
   using State = RunStatus::State;
   if (run.state == PlannedRun::State::kFinished) return State::kFinished;
   if (run.state == PlannedRun::State::kTraining) return State::kRunning;
+  const fs::path parent = run.folder.parent_path();
   if (FileLock::note_of_holder(claim_file(parent, run.seed))) return State::kStarting;
   if (fs::exists(failure_file(parent, run.seed))) return State::kFailed;
   return fs::exists(run.folder) ? State::kStopped : State::kWaiting;
@@ -141,6 +143,20 @@ std::optional<int64_t> seed_of(const std::string& name) {
   const auto numbers = parse_ranges(name.substr(kBegin.size(), name.find_first_of("-.", 5) - 5));
   if (!numbers || numbers->size() != 1) return std::nullopt;
   return numbers->front().first;
+}
+
+RunStatus status_of(const PlannedRun& run, RunStatus::State state) {
+  RunStatus status;
+  status.recipe = run.recipe;
+  status.seed = run.seed;
+  status.folder = run.folder;
+  status.state = state;
+  std::error_code error;
+  if (fs::is_regular_file(run.folder / "recipe.yaml", error))
+    add_run(status, RunFolder::open(run.folder), run.state);
+  if (status.state == RunStatus::State::kFailed)
+    status.reason = first_line(read_file(failure_file(run.folder.parent_path(), run.seed)));
+  return status;
 }
 
 std::set<RecipeAndSeed> planned_in(const fs::path& file) {
@@ -190,37 +206,45 @@ std::string state_name(RunStatus::State state) {
 
 RunStatus status_of(const fs::path& parent, const std::string& recipe, int64_t seed) {
   const PlannedRun run = find_run(parent, recipe, seed);
-  RunStatus status;
-  status.recipe = recipe;
-  status.seed = seed;
-  status.folder = run.folder;
-  status.state = shown_state(run, parent);
-  std::error_code error;
-  if (fs::is_regular_file(run.folder / "recipe.yaml", error))
-    add_run(status, RunFolder::open(run.folder), run.state);
-  if (status.state == RunStatus::State::kFailed)
-    status.reason = first_line(read_file(failure_file(parent, seed)));
-  return status;
+  return status_of(run, shown_state(run));
 }
 
 std::vector<RunStatus> find_statuses(const fs::path& folder) {
   check(fs::is_directory(folder), "{}: no such folder", folder.string());
-  std::set<RecipeAndSeed> found;  // the recipe is the path from the folder to the run's parent
+  // The recipe is the path from the folder to the run's parent.
+  std::map<RecipeAndSeed, std::vector<fs::path>> found;
   const auto skip = fs::directory_options::skip_permission_denied;
   for (auto entry = fs::recursive_directory_iterator(folder, skip);
        entry != fs::recursive_directory_iterator(); ++entry) {
     const std::string name = entry->path().filename().string();
-    if (entry.depth() == 0 && name.ends_with(kPlanEnd)) found.merge(planned_in(entry->path()));
+    if (entry.depth() == 0 && name.ends_with(kPlanEnd))
+      for (const RecipeAndSeed& planned : planned_in(entry->path())) found[planned];
     const auto seed = seed_of(name);
     const bool is_run = seed && fs::exists(entry->path() / "recipe.yaml");
     const bool is_failure = seed && name.ends_with(".error");
-    if (is_run || is_failure)
-      found.emplace(entry->path().parent_path().lexically_relative(folder).string(), *seed);
-    if (is_run) entry.disable_recursion_pending();
+    if (!is_run && !is_failure) continue;
+    auto& runs = found[{entry->path().parent_path().lexically_relative(folder).string(), *seed}];
+    if (!is_run) continue;
+    runs.push_back(entry->path());
+    entry.disable_recursion_pending();
   }
   std::vector<RunStatus> result;
-  for (const auto& [recipe, seed] : found)
-    result.push_back(status_of(folder / recipe, recipe == "." ? "" : recipe, seed));
+  for (auto& [key, folders] : found) {
+    const std::string recipe = key.first == "." ? "" : key.first;
+    const RunStatus first = status_of((folder / key.first).lexically_normal(), recipe, key.second);
+    result.push_back(first);
+    // Other runs of the same seed, in seed-42-2 and so on, if they have come as far as a checkpoint.
+    std::sort(folders.begin(), folders.end());
+    for (const fs::path& other : folders) {
+      const PlannedRun run{recipe, key.second, other, state_of_run(other)};
+      if (other.filename() == first.folder.filename() || run.state == PlannedRun::State::kMissing)
+        continue;
+      result.push_back(
+          status_of(run, run.state == PlannedRun::State::kFinished   ? RunStatus::State::kFinished
+                         : run.state == PlannedRun::State::kTraining ? RunStatus::State::kRunning
+                                                                     : RunStatus::State::kStopped));
+    }
+  }
   return result;
 }
 

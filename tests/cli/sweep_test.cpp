@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -94,6 +95,11 @@ TEST_F(SweepTest, CommandsTrainEachRunOnceAndResumeWhatWasStopped) {
   const ProgramResult rest = remcaps(sweep({"--commands"}));
   EXPECT_THAT(rest.out, HasSubstr(" train " + recipe_ + "-rem --once"));
   EXPECT_EQ(std::count(rest.out.begin(), rest.out.end(), '\n'), 1);
+  // Another run of the same seed has a row of its own.
+  const fs::path parent = folder_ / "runs" / recipe_;
+  fs::copy(parent / "seed-42", parent / "seed-42-2", fs::copy_options::recursive);
+  EXPECT_THAT(remcaps({"status"}).out, ContainsRegex("finished  " + recipe_ + " +42-2 "));
+  fs::remove_all(parent / "seed-42-2");
   // Without its summary the run counts as stopped.
   fs::remove(folder_ / "runs" / recipe_ / "seed-42/summary.json");
   EXPECT_EQ(statuses().at(0).at("state"), "stopped");
