@@ -28,8 +28,8 @@ fs::path first_home(const DatasetDescriptor& dataset, const std::string& folder,
                                  const fs::path& root) {
   const std::string probe = probe_file(dataset);
   const std::string what = probe.empty() ? "files" : probe;
-  check(folder.empty() || fs::is_directory(folder), "{}: there is no such folder", folder);
-  if (!folder.empty()) fail("{}: no {} of {} there", folder, what, dataset.title);
+  if (!folder.empty())
+    fail("{}: no {} there (data set {}: {})", folder, what, dataset.name, dataset.title);
   fail("{}: no {} in {} ({}; --data DIR names another data folder)", dataset.name, what,
        first_home(dataset, folder, root).string(), dataset.how_to_get());
 }
@@ -49,6 +49,7 @@ void read_pictures(const DatasetDescriptor& dataset, int64_t image_size, SourceD
 
 fs::path find_files(const DatasetDescriptor& dataset, const std::string& folder,
                     const fs::path& root) {
+  check(folder.empty() || fs::is_directory(folder), "{}: there is no such folder", folder);
   std::vector<fs::path> homes;
   if (!folder.empty()) {
     homes.emplace_back(folder);

@@ -16,7 +16,7 @@ SourceData read_source(const DatasetOptions& options, const std::filesystem::pat
 SourceData read_files(const DatasetOptions& options, const std::filesystem::path& data_root);
 
 /// The folder that holds the data set's files: `folder` or a folder inside it or, if `folder` is
-/// empty, one of the data set's homes. Empty if there is none.
+/// empty, one of the data set's homes. Empty if there is none. Error if `folder` does not exist.
 std::filesystem::path find_files(const DatasetDescriptor& dataset, const std::string& folder,
                                  const std::filesystem::path& data_root);
 

@@ -79,6 +79,8 @@ TEST_F(OwnPictures, VerifyAndDescribeTakeTheFolder) {
   expect_one_line(remcaps({"data", "verify", "--folder", "stripes"}), 1, "down/3.png");
   expect_one_line(remcaps({"train", "folder/eff-capsnet"}), 2, "give --folder DIR");
   expect_one_line(train("folder/eff-capsnet", "nowhere", 1), 1, "nowhere: there is no such folder");
+  expect_one_line(remcaps({"data", "verify", "--folder", "nowhere"}), 1,
+                  "nowhere: there is no such folder");
 }
 
 }  // namespace
