@@ -91,7 +91,7 @@ std::string card_rows(const json& numbers) {
         fmt::format("{:.2f} ± {:.2f} bits over classes", numbers.at("entropy").get<double>(),
                     numbers.at("entropy_std_over_classes").get<double>()));
     row("parse trees",
-        fmt::format("{:g} of a class in the median", numbers.at("median_keys").get<double>()));
+        fmt::format("{:g} per class (median)", numbers.at("median_keys").get<double>()));
   }
   row("parameters", fmt::format("{}, {} not zero", with_commas(numbers.at("parameters")),
                                 with_commas(numbers.at("parameters_nonzero"))));
