@@ -19,7 +19,7 @@ class TinyCapsNet : public StackedCapsNet {
     conv_ = add_conv("conv", {.channels = 16, .kernel = 9}, "ReLU");
     primary_ =
         add_primary("primary", PrimaryCapsOptions(16, kTypes, /*kernel=*/9).dim(4).stride(2));
-    const int64_t children = kTypes * plan().map().height * plan().map().width;
+    const int64_t children = kTypes * feature_map().height * feature_map().width;
     add_capsules("class", FcCapsOptions(children, context.classes)
                               .child_dim(4)
                               .parent_dim(8)

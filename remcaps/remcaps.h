@@ -22,11 +22,13 @@
 #include "remcaps/pruning/lobster.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/recipe/recipe.h"
-#include "remcaps/recipe/resources.h"
 #include "remcaps/train.h"
 
 #ifdef REMCAPS_PREFIX  // set by find_package(remcaps)
-namespace remcaps::detail {
+namespace remcaps {
+bool add_resource_prefix(const std::filesystem::path& prefix);
+namespace detail {
 inline const bool kPrefixIsKnown = add_resource_prefix(REMCAPS_PREFIX);
 }
+}  // namespace remcaps
 #endif

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/ops/convolution.h"
 #include "remcaps/torch/compat.h"
 
@@ -36,19 +37,27 @@ Tensor convolved(torch::nn::Conv2dImpl& layer, const Tensor& map, KernelPath ker
 }  // namespace
 
 void ConvolutionImpl::pack() {
-  sparse_.forget();
-  filters_.forget();
+  sparse_.reset();
+  filters_.reset();
   const std::optional<ConvolutionLayer> operation = as_operation(*this);
   if (!operation) return;
   const PackedForms forms = choose_packing(*operation);
-  if (forms.sparse) sparse_.pack(weight);
-  if (forms.filters) filters_.pack(weight);
+  if (forms.sparse) sparse_ = std::make_shared<const PackedWeight<SparseWeights>>(weight);
+  if (forms.filters) filters_ = std::make_shared<const PackedWeight<PackedFilters>>(weight);
+}
+
+const SparseWeights* ConvolutionImpl::sparse() const {
+  return form_of(sparse_, weight);
+}
+
+const PackedFilters* ConvolutionImpl::filters() const {
+  return form_of(filters_, weight);
 }
 
 void ConvolutionImpl::train(bool on) {
   if (on) {
-    sparse_.forget();
-    filters_.forget();
+    sparse_.reset();
+    filters_.reset();
   }
   Conv2dImpl::train(on);
 }

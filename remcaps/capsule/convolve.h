@@ -1,9 +1,13 @@
 // The convolution layers of capsule networks.
 #pragma once
 
+#include <torch/expanding_array.h>
 #include <torch/nn/modules/conv.h>
 
-#include "remcaps/capsule/packed_weight.h"
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "remcaps/ops/kernel_path.h"
 
 namespace remcaps {
@@ -12,6 +16,24 @@ using torch::Tensor;
 
 class PackedFilters;
 class SparseWeights;
+template <typename Form>
+class PackedWeight;
+
+/// A map of features and the layer it comes from.
+struct FeatureMap {
+  int64_t channels = 0, height = 0, width = 0;
+  std::string origin;  ///< "input" or a layer's name
+};
+
+/// A convolution that is to be made.
+struct ConvShape {
+  int64_t channels = 0;  ///< of the output
+  torch::ExpandingArray<2> kernel = 1;
+  torch::ExpandingArray<2> stride = 1;
+  torch::ExpandingArray<2> padding = 0;
+  int64_t groups = 1;
+  bool bias = true;
+};
 
 /// A convolution that can pack its weight once it is trained.
 class ConvolutionImpl : public torch::nn::Conv2dImpl {
@@ -24,12 +46,12 @@ class ConvolutionImpl : public torch::nn::Conv2dImpl {
   void train(bool on = true) override;
 
   /// The packed forms; null if pack() did not make one, or if the weight has changed since.
-  const SparseWeights* sparse() const { return sparse_.of(weight); }
-  const PackedFilters* filters() const { return filters_.of(weight); }
+  const SparseWeights* sparse() const;
+  const PackedFilters* filters() const;
 
  private:
-  PackedWeight<SparseWeights> sparse_;
-  PackedWeight<PackedFilters> filters_;
+  std::shared_ptr<const PackedWeight<SparseWeights>> sparse_;
+  std::shared_ptr<const PackedWeight<PackedFilters>> filters_;
 };
 TORCH_MODULE(Convolution);
 

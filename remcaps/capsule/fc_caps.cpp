@@ -1,6 +1,7 @@
 #include "remcaps/capsule/fc_caps.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/ops/routing.h"
 
 namespace remcaps {
@@ -31,14 +32,18 @@ RoutingResult FcCapsImpl::forward(const Tensor& children, const RoutingRequest& 
 }
 
 void FcCapsImpl::pack() {
-  packed_.forget();
+  packed_.reset();
   if (options.routing()->uses_packed_matrices() && options.shared_over() == 1 && weight.is_cpu() &&
       weight.scalar_type() == torch::kFloat32)
-    packed_.pack(weight);
+    packed_ = std::make_shared<const PackedWeight<PackedMatrices>>(weight);
+}
+
+const PackedMatrices* FcCapsImpl::packed() const {
+  return form_of(packed_, weight);
 }
 
 void FcCapsImpl::train(bool on) {
-  if (on) packed_.forget();
+  if (on) packed_.reset();
   Module::train(on);
 }
 

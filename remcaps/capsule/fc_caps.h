@@ -4,10 +4,14 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
-#include "remcaps/capsule/packed_weight.h"
+#include <memory>
+
 #include "remcaps/capsule/routing/dynamic.h"
 
 namespace remcaps {
+
+template <typename Form>
+class PackedWeight;
 
 /// Options for FcCaps: every child capsule i votes for every parent capsule j.
 struct FcCapsOptions {
@@ -46,14 +50,14 @@ class FcCapsImpl : public torch::nn::Module {
   void train(bool on = true) override;
 
   /// What pack() kept; null if it kept nothing or the weight has changed since.
-  const PackedMatrices* packed() const { return packed_.of(weight); }
+  const PackedMatrices* packed() const;
 
   const FcCapsOptions options;
   Tensor weight;
   Tensor routing_parameter;  ///< the algorithm's bias or prior; undefined if it has none
 
  private:
-  PackedWeight<PackedMatrices> packed_;
+  std::shared_ptr<const PackedWeight<PackedMatrices>> packed_;
 };
 TORCH_MODULE(FcCaps);
 

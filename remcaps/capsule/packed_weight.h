@@ -13,17 +13,13 @@ namespace remcaps {
 template <typename Form>
 class PackedWeight {
  public:
-  void pack(const torch::Tensor& weight) {
-    form_ = std::make_shared<const Form>(weight);
-    values_ = weight.data_ptr();
-    version_ = version_of(weight);
-  }
-  void forget() { form_.reset(); }
+  explicit PackedWeight(const torch::Tensor& weight)
+      : form_(weight), values_(weight.data_ptr()), version_(version_of(weight)) {}
 
-  /// Null if there is no packed copy, or if the weight has changed since.
+  /// Null if the weight has changed since.
   const Form* of(const torch::Tensor& weight) const {
     const bool same = values_ == weight.data_ptr() && version_ == version_of(weight);
-    return form_ != nullptr && same ? form_.get() : nullptr;
+    return same ? &form_ : nullptr;
   }
 
  private:
@@ -32,10 +28,17 @@ class PackedWeight {
     return weight.is_inference() ? 0 : static_cast<int64_t>(weight._version());
   }
 
-  std::shared_ptr<const Form> form_;  // shared: headers need not know what a Form is
-  const void* values_ = nullptr;
-  int64_t version_ = 0;
+  Form form_;
+  const void* values_;
+  int64_t version_;
 };
+
+/// Null if there is no packed copy, or if the weight has changed since.
+template <typename Form>
+const Form* form_of(const std::shared_ptr<const PackedWeight<Form>>& packed,
+                    const torch::Tensor& weight) {
+  return packed != nullptr ? packed->of(weight) : nullptr;
+}
 
 /// Calls pack() of every convolution and capsule layer of a trained network.
 void pack_weights(torch::nn::Module& network);

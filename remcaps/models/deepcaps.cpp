@@ -4,6 +4,7 @@
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
 #include "remcaps/models/graph_nodes.h"
+#include "remcaps/models/network_plan.h"
 
 namespace remcaps {
 namespace {

@@ -46,7 +46,7 @@ DrCapsNet::DrCapsNet(const ModelContext& context, const DrCapsNetOptions& option
                                         .stride(options.primary_stride)
                                         .padding(margin(options.primary_kernel)));
 
-  int64_t children = options.primary_types * plan().map().height * plan().map().width;
+  int64_t children = options.primary_types * feature_map().height * feature_map().width;
   int64_t child_dim = options.primary_dim;
   for (size_t i = 0; i < options.hidden.size(); ++i) {
     add_capsules(options.hidden.size() == 1 ? "hidden" : fmt::format("hidden{}", i + 1),

@@ -1,7 +1,5 @@
 #include "remcaps/models/eff_backbone.h"
 
-#include "remcaps/models/graph_nodes.h"
-
 #include <torch/nn/functional/instancenorm.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/instancenorm.h>
@@ -9,6 +7,8 @@
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
+#include "remcaps/models/graph_nodes.h"
+#include "remcaps/models/network_plan.h"
 
 namespace remcaps {
 

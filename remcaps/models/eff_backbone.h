@@ -39,7 +39,7 @@ class EffBackboneCapsNet : public StackedCapsNet {
   std::string describe_children(NetworkGraph& graph) const override;
 
   int64_t primary_types() const { return primary_->options.types(); }
-  int64_t primary_count() { return primary_types() * plan().map().height * plan().map().width; }
+  int64_t primary_count() { return primary_types() * feature_map().height * feature_map().width; }
 
  private:
   struct Layer {

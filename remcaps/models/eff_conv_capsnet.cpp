@@ -2,6 +2,7 @@
 
 #include "remcaps/capsule/routing/iterated.h"
 #include "remcaps/models/graph_nodes.h"
+#include "remcaps/models/network_plan.h"
 
 namespace remcaps {
 

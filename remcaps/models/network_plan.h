@@ -1,9 +1,7 @@
 // Shape arithmetic: follows one image through a network's layers before they are built.
 #pragma once
 
-#include <torch/expanding_array.h>
-#include <torch/nn/modules/conv.h>
-
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/models/model.h"
@@ -13,22 +11,6 @@ namespace remcaps {
 struct Conv2dCapsOptions;
 struct Conv3dCapsOptions;
 struct ConvCapsOptions;
-
-/// A map of features and the layer it comes from.
-struct FeatureMap {
-  int64_t channels = 0, height = 0, width = 0;
-  std::string origin;  ///< "input" or a layer's name
-};
-
-/// A convolution to be planned.
-struct ConvShape {
-  int64_t channels = 0;  ///< of the output
-  torch::ExpandingArray<2> kernel = 1;
-  torch::ExpandingArray<2> stride = 1;
-  torch::ExpandingArray<2> padding = 0;
-  int64_t groups = 1;
-  bool bias = true;
-};
 
 /// Collects the costs that `remcaps describe` prints, and refuses kernels that do not fit:
 ///   dr-capsnet: primary kernel 9x9 does not fit the 7x7 map of conv1 (input 15x15)

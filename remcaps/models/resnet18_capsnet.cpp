@@ -1,6 +1,7 @@
 #include "remcaps/models/resnet18_capsnet.h"
 
 #include "remcaps/models/graph_nodes.h"
+#include "remcaps/models/network_plan.h"
 
 namespace remcaps {
 

@@ -2,32 +2,41 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/decoder.h"
+#include "remcaps/models/network_plan.h"
 
 namespace remcaps {
 
 StackedCapsNet::StackedCapsNet(const std::string& name, const ModelContext& context)
     : CapsNet(name, context.input, context.classes),
       context_(context),
-      plan_(name, context.input) {}
+      plan_(std::make_shared<NetworkPlan>(name, context.input)) {}
+
+std::vector<LayerCost> StackedCapsNet::costs() const {
+  return plan_->rows();
+}
+
+const FeatureMap& StackedCapsNet::feature_map() const {
+  return plan_->map();
+}
 
 Convolution StackedCapsNet::add_conv(const std::string& layer, const ConvShape& shape,
                                      const std::string& then, int64_t kept) {
   prunable_.push_back(layer);
-  return register_module(layer, Convolution(plan_.conv(layer, shape, then, kept)));
+  return register_module(layer, Convolution(plan_->conv(layer, shape, then, kept)));
 }
 
 PrimaryCaps StackedCapsNet::add_primary(const std::string& layer, PrimaryCapsOptions options) {
   options.kernels(context_.kernels);
-  plan_.primary_caps(layer, options);
+  plan_->primary_caps(layer, options);
   prunable_.push_back(layer);
   PrimaryCaps capsules = register_module(layer, PrimaryCaps(options));
-  set_grids({capsules->grid(plan_.map().height, plan_.map().width)});
+  set_grids({capsules->grid(feature_map().height, feature_map().width)});
   return capsules;
 }
 
 FcCaps StackedCapsNet::add_capsules(const std::string& layer, FcCapsOptions options) {
   options.routing(options.routing()->with_kernels(context_.kernels));
-  plan_.fc_caps(layer, options);
+  plan_->fc_caps(layer, options);
   FcCaps capsules = register_module(layer, FcCaps(options));
   layer_names_.push_back(layer);
   layers_.push_back(capsules);
@@ -40,7 +49,7 @@ FcCaps StackedCapsNet::add_capsules(const std::string& layer, FcCapsOptions opti
 
 void StackedCapsNet::finish(const DecoderOptions& decoder_options) {
   add_decoder(decoder_options, layers_.back()->options.parent_dim(), context_);
-  if (decoder() != nullptr) plan_.decoder(*decoder());
+  if (decoder() != nullptr) plan_->decoder(*decoder());
 }
 
 bool StackedCapsNet::images_are_independent() const {

@@ -3,10 +3,14 @@
 #pragma once
 
 #include "remcaps/capsule/convolve.h"
+#include "remcaps/capsule/fc_caps.h"
+#include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/recorder.h"
-#include "remcaps/models/network_plan.h"
+#include "remcaps/models/model.h"
 
 namespace remcaps {
+
+class NetworkPlan;
 
 class StackedCapsNet : public CapsNet {
  public:
@@ -16,7 +20,7 @@ class StackedCapsNet : public CapsNet {
                                            const ForwardOptions& second) override;
 
   std::vector<RoutingLayer> routing_layers() const override { return routing_layers_; }
-  std::vector<LayerCost> costs() const override { return plan_.rows(); }
+  std::vector<LayerCost> costs() const override;
   std::vector<std::string> prunable_layers() const override { return prunable_; }
   bool images_are_independent() const override;
   std::optional<NetworkGraph> graph() const override;
@@ -47,7 +51,9 @@ class StackedCapsNet : public CapsNet {
   /// Where the children lie. Maps of a single place are left out: they say nothing.
   void set_grids(std::vector<CapsuleGrid> grids);
 
-  NetworkPlan& plan() { return plan_; }
+  /// The map after the layers that were added so far.
+  const FeatureMap& feature_map() const;
+  NetworkPlan& plan() { return *plan_; }
   const ModelContext& context() const { return context_; }
 
   /// Lengths are ||v_j|| = sqrt(sum + epsilon). Efficient-CapsNet has 1e-7, the others 0.
@@ -60,7 +66,7 @@ class StackedCapsNet : public CapsNet {
   Forward route_up(Tensor capsules, RoutingRecorder& recorder, const ForwardOptions& options);
 
   ModelContext context_;
-  NetworkPlan plan_;
+  std::shared_ptr<NetworkPlan> plan_;
   std::vector<std::string> layer_names_;
   std::vector<FcCaps> layers_;
   std::vector<RoutingLayer> routing_layers_;

@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/fc_caps.h"
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/kernels/convolution/tile_product.h"
@@ -94,7 +95,7 @@ TEST(Convolve, Bfloat16OnACpuIsForWhereNoGradientIsNeeded) {
   EXPECT_TRUE(close_to(convolve_relu(*layer, map, KernelPath::kReference), expected, 1e-5));
 }
 
-// A layer of which pruning left a tenth.
+// A layer with a tenth of its weights left.
 Convolution pruned_layer() {
   Convolution layer(torch::nn::Conv2dOptions(8, 12, 3).stride(2).padding(1));
   const torch::NoGradGuard no_grad;
@@ -118,7 +119,7 @@ TEST(Convolve, PackedWeightsGiveWhatTheOthersDo) {
       found, sparse_convolution(map, *layer->sparse(), layer->bias, {2, 2}, {1, 1}, true)));
 }
 
-// One of which all is there, with filters in whole tiles of any CPU.
+// A layer with all of its weights, whose filters fill whole tiles on any CPU.
 Convolution dense_layer(int64_t channels = 8) {
   Convolution layer(torch::nn::Conv2dOptions(channels, 64, 3).stride(2));
   layer->eval();
@@ -142,7 +143,7 @@ TEST(Convolve, PackedFiltersGiveWhatTheOthersDo) {
     EXPECT_TRUE(close_to(found, expected, 1e-5));
     EXPECT_TRUE(torch::equal(found, many.narrow(0, 3, 1)));
     EXPECT_TRUE(torch::equal(convolve_relu(*layer, maps, KernelPath::kFused), many));
-    // A change that leaves no trace shows that they are what is read.
+    // A change through data() is not noticed, so the result shows which copy was read.
     layer->weight.data().zero_();
     EXPECT_TRUE(torch::equal(convolve_relu(*layer, map, KernelPath::kFused), found));
     EXPECT_TRUE(torch::equal(convolve_relu(*layer, maps, KernelPath::kFused), many));

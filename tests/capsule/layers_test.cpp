@@ -3,6 +3,7 @@
 #include "remcaps/capsule/decoder.h"
 #include "remcaps/capsule/fc_caps.h"
 #include "remcaps/capsule/init.h"
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/capsule/primary_caps.h"
 #include "remcaps/capsule/recorder.h"
 #include "remcaps/capsule/routing/scaled_distance.h"
@@ -81,7 +82,7 @@ TEST(FcCaps, PackedMatricesGiveWhatTheOthersDo) {
   expect_close(found.poses, expected.poses, 1e-5);
   expect_close(found.coupling, expected.coupling, 1e-5);
   EXPECT_TRUE(torch::equal(layer->forward(children).poses, many));
-  // A change that leaves no trace shows who reads which.
+  // A change through data() is not noticed: one image is routed with the packed copy, many are not.
   layer->weight.data().zero_();
   EXPECT_TRUE(torch::equal(layer->forward(child).poses, found.poses));
   EXPECT_FALSE(torch::equal(layer->forward(children).poses, many));
