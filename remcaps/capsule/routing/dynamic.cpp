@@ -1,7 +1,5 @@
 #include "remcaps/capsule/routing/dynamic.h"
 
-#include <fmt/format.h>
-
 #include "remcaps/capsule/routing/iterated.h"
 
 namespace remcaps {
@@ -29,33 +27,16 @@ RoutingResult plain_dynamic_routing(const Tensor& children, const Tensor& weight
   }
 }
 
-class DynamicRoutingAlgorithm final : public RoutingAlgorithm {
+class DynamicRoutingAlgorithm final : public IteratedAlgorithm<DynamicRouting> {
  public:
-  explicit DynamicRoutingAlgorithm(const DynamicRouting& options) : options_(options) {}
+  explicit DynamicRoutingAlgorithm(const DynamicRouting& options)
+      : IteratedAlgorithm(options, "dynamic", "dynamic_routing") {}
 
-  std::string name() const override { return "dynamic"; }
-  std::string label() const override { return fmt::format("dynamic r={}", options_.iterations); }
-  int64_t iterations() const override { return options_.iterations; }
-  Squash squash() const override { return options_.squash; }
-  std::optional<RoutingParameter> parameter(const RoutedLayer& layer) const override {
-    return bias_parameter(options_.bias, layer);
-  }
-  RoutingCost cost(const RoutedLayer& layer) const override {
-    return iterated_cost(layer, options_.iterations);
-  }
-  bool describe(GraphNode& node) const override {
-    return describe_iterated(options_, "dynamic_routing", node);
-  }
   bool uses_packed_matrices() const override { return wants_fused(options_); }
 
   RoutingPtr configured(ConfigSection& keys) const override {
     DynamicRouting options = options_;
     bind(keys, options);
-    return options;
-  }
-  RoutingPtr with_kernels(KernelPath kernels) const override {
-    DynamicRouting options = options_;
-    options.kernels = kernels;
     return options;
   }
 
@@ -64,9 +45,6 @@ class DynamicRoutingAlgorithm final : public RoutingAlgorithm {
                     const RoutingRequest& request, const PackedMatrices* packed) const override {
     return dynamic_routing(children, weight, bias, options_, request, packed);
   }
-
- private:
-  DynamicRouting options_;
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // fused kernels.
 #pragma once
 
+#include <fmt/format.h>
+
 #include "remcaps/capsule/routing/routing.h"
 #include "remcaps/ops/routing.h"
 
@@ -50,6 +52,38 @@ bool describe_iterated(const Options& options, const char* op, GraphNode& node) 
   node.numbers["epsilon"] = options.squash.epsilon;
   return true;
 }
+
+/// What fully connected algorithms that iterate answer in the same way.
+template <typename Options>
+class IteratedAlgorithm : public RoutingAlgorithm {
+ public:
+  /// `op` is the name of its node in a graph.
+  IteratedAlgorithm(const Options& options, const char* name, const char* op)
+      : options_(options), name_(name), op_(op) {}
+
+  std::string name() const override { return name_; }
+  std::string label() const override { return fmt::format("{} r={}", name_, options_.iterations); }
+  int64_t iterations() const override { return options_.iterations; }
+  Squash squash() const override { return options_.squash; }
+  std::optional<RoutingParameter> parameter(const RoutedLayer& layer) const override {
+    return bias_parameter(options_.bias, layer);
+  }
+  RoutingCost cost(const RoutedLayer& layer) const override {
+    return iterated_cost(layer, options_.iterations);
+  }
+  bool describe(GraphNode& node) const override { return describe_iterated(options_, op_, node); }
+  RoutingPtr with_kernels(KernelPath kernels) const override {
+    Options options = options_;
+    options.kernels = kernels;
+    return options;
+  }
+
+ protected:
+  const Options options_;
+
+ private:
+  const char *name_, *op_;
+};
 
 template <typename Options>
 FusedRoutingOptions fused_options(const Options& options, const RoutingRequest& request) {

@@ -1,7 +1,5 @@
 #include "remcaps/capsule/routing/scaled_distance.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "remcaps/capsule/routing/iterated.h"
@@ -57,25 +55,11 @@ RoutingResult plain_scaled_distance_routing(const Tensor& children, const Tensor
   }
 }
 
-class ScaledDistanceAlgorithm final : public RoutingAlgorithm {
+class ScaledDistanceAlgorithm final : public IteratedAlgorithm<ScaledDistanceRouting> {
  public:
-  explicit ScaledDistanceAlgorithm(const ScaledDistanceRouting& options) : options_(options) {}
+  explicit ScaledDistanceAlgorithm(const ScaledDistanceRouting& options)
+      : IteratedAlgorithm(options, "scaled-distance", "scaled_distance_routing") {}
 
-  std::string name() const override { return "scaled-distance"; }
-  std::string label() const override {
-    return fmt::format("scaled-distance r={}", options_.iterations);
-  }
-  int64_t iterations() const override { return options_.iterations; }
-  Squash squash() const override { return options_.squash; }
-  std::optional<RoutingParameter> parameter(const RoutedLayer& layer) const override {
-    return bias_parameter(options_.bias, layer);
-  }
-  RoutingCost cost(const RoutedLayer& layer) const override {
-    return iterated_cost(layer, options_.iterations);
-  }
-  bool describe(GraphNode& node) const override {
-    return describe_iterated(options_, "scaled_distance_routing", node);
-  }
   bool batch_dependent() const override {
     return options_.mean == ScaledDistanceRouting::Mean::kBatch;
   }
@@ -86,20 +70,12 @@ class ScaledDistanceAlgorithm final : public RoutingAlgorithm {
     keys.key("mean", options.mean, {"batch", "sample"});
     return options;
   }
-  RoutingPtr with_kernels(KernelPath kernels) const override {
-    ScaledDistanceRouting options = options_;
-    options.kernels = kernels;
-    return options;
-  }
 
  protected:
   RoutingResult run(const Tensor& children, const Tensor& weight, const Tensor& bias,
                     const RoutingRequest& request, const PackedMatrices*) const override {
     return scaled_distance_routing(children, weight, bias, options_, request);
   }
-
- private:
-  ScaledDistanceRouting options_;
 };
 
 }  // namespace
