@@ -15,7 +15,7 @@
 
 namespace remcaps {
 
-/// $REMCAPS_BENCH_DEVICE, else the GPU where there is one.
+/// $REMCAPS_BENCH_DEVICE, else the GPU if there is one.
 inline torch::Device bench_device() {
   const char* wanted = std::getenv("REMCAPS_BENCH_DEVICE");
   return parse_device(wanted != nullptr ? wanted : default_device());

@@ -59,7 +59,7 @@ int libtorch_threads() {
   return at::in_parallel_region() ? 1 : at::get_num_threads();
 }
 
-// Where libtorch is, the kernels use as many threads as it does.
+// In a program with libtorch the kernels use as many threads as libtorch does.
 [[maybe_unused]] const bool kernels_follow = (follow_thread_count(libtorch_threads), true);
 
 void use_all_cores() {

@@ -40,7 +40,7 @@ class CliTest : public ::testing::Test {
   }
 
   /// For suites whose tests begin with the same files: the first test makes them in its folder, the
-  /// others get a copy. `kept`, a static of the suite, holds it; nothing is kept where making
+  /// others get a copy. `kept`, a static of the suite, holds it; nothing is kept if making
   /// failed.
   template <typename Make>
   void begin_with(std::optional<TemporaryFolder>& kept, const Make& make) {

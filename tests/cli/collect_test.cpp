@@ -54,7 +54,7 @@ TEST_F(CollectTest, KeepsWhatATableNeedsAndSaysWhatWasChanged) {
 
 TEST_F(CollectTest, TheCommandLineCompletesOlderSummaries) {
   train();
-  // As a program wrote it that did not note machine, commit and options yet.
+  // As an older version wrote it: without machine, commit and options.
   const auto file = folder_ / "runs/seed-42/summary.json";
   json summary = json::parse(read_file(file));
   for (const char* key : {"machine", "commit", "options"}) summary.erase(key);

@@ -10,11 +10,11 @@
 namespace remcaps::testing {
 
 struct ProgramResult {
-  int exit_code = -1;  ///< 128 + the signal where one ended it
+  int exit_code = -1;  ///< 128 + the signal if one ended it
   std::string out, err;
 };
 
-/// A running program; killed where it outlives the test.
+/// A running program; killed if it outlives the test.
 class Program {
  public:
   struct Options {

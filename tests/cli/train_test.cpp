@@ -287,7 +287,7 @@ TEST_F(CliTest, AnOutputThatCannotBeWrittenIsToldBeforeTheData) {
     arguments.insert(arguments.end(), {"--data", "nowhere"});
     expect_one_line(remcaps(arguments), 1, "taken.safetensors: a folder; expected a file to write");
   }
-  // The place prepare chooses by itself too; a folder without data is not made for it.
+  // The same holds for the place that `prepare` chooses itself. It makes no folder without data.
   fs::create_directories(folder_ / "data/mnist.safetensors");
   expect_one_line(remcaps({"data", "prepare", "mnist", "--data", "data"}), 1,
                   "data/mnist.safetensors: a folder; expected a file to write");

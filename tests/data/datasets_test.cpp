@@ -301,7 +301,7 @@ TEST(Prepared, FolderOfImagesAtTheSizeAskedFor) {
   EXPECT_EQ(source.train.images.sizes(), (torch::IntArrayRef{20, 3, 12, 12}));
   write_prepared(root / "pets" / "prepared.safetensors", source);
   EXPECT_EQ(read_source(options, root.path()).where, root / "pets" / "prepared.safetensors");
-  // Another size is decoded anew, or refused where only the prepared file is left.
+  // Another size is decoded again. It is refused if only the prepared file is left.
   options.image_size = 8;
   EXPECT_EQ(read_source(options, root.path()).train.images.size(3), 8);
   EXPECT_EQ(load_dataset(options, root.path()).class_names, (std::vector<std::string>{"a", "b"}));

@@ -16,7 +16,7 @@ namespace remcaps::testing {
 
 namespace fs = std::filesystem;
 
-/// The message of the Error that `work` throws; fails the test where it throws none.
+/// The message of the Error that `work` throws; fails the test if it throws none.
 std::string error_of(const std::function<void()>& work);
 
 /// Random bytes, the same at every call.

@@ -103,7 +103,7 @@ TEST(TreeCollector, VaryingCouplingsAreThoseWhoseLevelIsNotTheSameInAllImagesOfA
       const Described network(4, {{"class", children, 4, 3, false}});
       const Quantizer quantizer = Quantizer::uniform(levels);
       TreeCollector collector(network, {quantizer});
-      // Every other child hardly varies; class 3 is never predicted.
+      // Every second child hardly varies; class 3 is never predicted.
       const Tensor spread = torch::tensor({0.05f, 3.0f}).repeat({(children + 1) / 2});
       const Tensor logits =
           torch::randn({30, children, 4}) * spread.slice(0, 0, children).unsqueeze(1);

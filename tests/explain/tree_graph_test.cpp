@@ -218,7 +218,7 @@ TEST(TreeDrawing, CapsulesWithoutAPlaceAreOneTile) {
 }
 
 TEST(TreeDrawing, EveryCapsuleOfALargeLayerHasACell) {
-  // As of a network whose second map is a single place, which is no grid.
+  // As a network gives them whose second map has a single place and therefore no grid.
   const CapsuleTiles some = lay_out_tiles(160, {testing::dense_grid(32, 2, 2)}, 0, 500, 0);
   EXPECT_FALSE(some.have_places);
   ASSERT_EQ(some.tiles.size(), 1u);

@@ -35,7 +35,7 @@ class GoldenCase {
   bool contains(const std::string& tensor) const { return file_.contains(tensor); }
   Tensor load(const std::string& tensor) const { return file_.load(tensor); }
 
-  /// A text of the metadata, empty where there is none.
+  /// A text of the metadata; empty if there is none.
   std::string text(const std::string& key) const {
     const auto found = file_.metadata().find(key);
     return found == file_.metadata().end() ? "" : found->second;

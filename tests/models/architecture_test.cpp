@@ -257,7 +257,7 @@ TEST(Resnet18CapsNet, LoadsTorchvisionsNamesAndSaysWhatIsMissing) {
   save_safetensors(path, tensors);
   EXPECT_THAT(message_of([&] { make("resnet18-capsnet", images(3, 64, 64, 4), options); }),
               HasSubstr("has no tensor layer3.1.conv2.weight"));
-  // Where a checkpoint follows, the file is not asked for.
+  // If a checkpoint is loaded next, the file need not exist.
   ModelContext context = images(3, 64, 64, 4);
   context.load_pretrained = false;
   make("resnet18-capsnet", context, "{backbone_weights: /nowhere.safetensors}");

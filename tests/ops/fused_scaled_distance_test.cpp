@@ -180,7 +180,7 @@ TEST_P(FusedScaledDistance, RepeatsBitForBit) {
 
 TEST_P(FusedScaledDistance, OnlyTheGradientsThatAreWantedAreMade) {
   for (const RoutingGradient gradient : kGradients) {
-    // 0: children, 1: weight, 2: bias; nothing is left out at 3.
+    // 0: children, 1: weight, 2: bias; 3: all three need gradients.
     const auto gradients_without = [&](int left_out) {
       const RoutingInputs inputs =
           RoutingInputs::random(problem()).leaves(torch::kFloat32, device());

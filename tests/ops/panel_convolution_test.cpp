@@ -24,8 +24,8 @@ struct ConvolutionCase {
   bool bias = true;
 };
 
-// One tile of this CPU, or as many narrow ones as make the row of a kernel long enough for the
-// gradient of the map.
+// The channels of one tile of this CPU. If a tile is narrow it takes several, until a row of the
+// kernel is long enough for the gradient of the map.
 int64_t wide_tile() {
   const int64_t width = kernels::tile_width();
   return (64 + width - 1) / width * width;

@@ -80,7 +80,7 @@ TEST(RoutingChoice, IsThisTable) {
         << row.why;
 }
 
-// Shapes that do not fit are for check_routing_inputs() to name.
+// check_routing_inputs() has the error message for shapes that do not fit.
 TEST(RoutingChoice, ThereIsNoKernelForTensorsOfOtherDimensions) {
   EXPECT_FALSE(has_fused_dynamic_routing(torch::zeros({2, 3}), torch::zeros({3, 4, 5, 6})));
   EXPECT_FALSE(has_fused_scaled_distance_routing(torch::zeros({2, 3, 6}), torch::zeros({3, 4})));

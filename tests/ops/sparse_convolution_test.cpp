@@ -25,7 +25,7 @@ std::ostream& operator<<(std::ostream& out, const SparseCase& value) {
   return out << value.name;
 }
 
-// Normal numbers, of which this share is not zero.
+// Normally distributed numbers; all but this share are set to zero.
 Tensor pruned(torch::IntArrayRef shape, double density) {
   return torch::randn(shape) * (torch::rand(shape) < density);
 }

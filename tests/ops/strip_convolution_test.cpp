@@ -38,7 +38,7 @@ TEST_P(StripConvolutionTest, AgreesWithAConvolutionForwardAndBackward) {
                                         << c.kernel_width << ", " << torch::toString(type));
       if (type == torch::kBFloat16 && device().is_cpu()) continue;
       torch::manual_seed(3);
-      // Numbers that bfloat16 has: what differs then is the rounding of sums.
+      // bfloat16 holds these numbers exactly, so only the rounding of sums differs.
       const auto random = [](std::vector<int64_t> shape) {
         return torch::randn(shape).to(torch::kBFloat16).to(torch::kFloat32);
       };

@@ -110,7 +110,7 @@ TEST(ThresholdSearch, StopsAfterTenRepeatsOfTheSameLoss) {
   EXPECT_EQ(found.steps, 11);
 }
 
-// A smooth loss of a random network of random size: its weights weigh differently in it.
+// A smooth loss of a random network of random size. Its weights matter to different degrees.
 struct RandomProblem {
   explicit RandomProblem(int64_t seed) {
     torch::manual_seed(seed);

@@ -113,7 +113,7 @@ TEST(CouplingCodes, OfAnUnquantizedLayerAre256Steps) {
 
 TEST(CouplingCodes, TheQuantizedPassDecidesTheLevel) {
   const CouplingCodes codes{Quantizer::uniform(11)};
-  // Behind another quantized layer the plain pass can be on another level.
+  // After another quantized layer, the plain pass can fall on another level.
   const Tensor encoded = codes.encode(torch::tensor({4}).to(torch::kUInt8), torch::tensor({0.51}));
   EXPECT_EQ(encoded[0].item<int64_t>() / 23, 4);
 }
@@ -372,7 +372,7 @@ TEST_F(HtmlReport, TheCodesAreThoseOfTheDictionaries) {
   EXPECT_EQ(run["key_couplings"], 16);
 }
 
-// Two runs that differ in the size alone that pictures are decoded to.
+// Two runs that differ only in the size to which pictures are decoded.
 TEST_F(HtmlReport, RunsWithOtherImageSizesHaveTheirOwnImages) {
   for (int k = 0; k < 12; ++k)
     write_png(folder_ / fmt::format("pictures/{}/{}.png", k % 2 ? "cat" : "dog", k),

@@ -55,17 +55,17 @@ TEST_F(ShippedNetworks, SomeAreOfFashionMnist) {
 class ShippedNetworkTest : public ShippedNetworks,
                            public ::testing::WithParamInterface<std::string> {};
 
-// What is in the file is the same on every machine: all that is counted of it must be equal.
+// Everything that is counted in the file is the same on every machine and must be equal.
 //
-// What the network computes is not, to the last bit: the order of a float32 sum is a matter of
-// kernels, SIMD width, BLAS and libtorch (not of threads). That decides something only where two
-// numbers are as good as equal: the lengths of the two longest class capsules (then the
-// prediction), or a coupling and an edge of the quantizer (then the image's key). Between the fused
-// kernels with AVX-512 and the plain ones with AVX-512 and with AVX2, a DR-CapsNet's couplings were
-// found to differ by at most 2e-7: no prediction of 2,000 and no key at K = 21 changed, 1 in 200
-// keys at K = 81, where edges are four times as dense. The bounds leave room for networks with
-// larger logits, for which rounding grows; a wrong weight, normalisation or edge moves the numbers
-// by far more.
+// What the network computes can differ in its last bits: the order of a float32 sum depends on
+// kernels, SIMD width, BLAS and libtorch (not on threads). This matters only if two numbers are
+// nearly equal: the lengths of the two longest class capsules (then the prediction may change), or a
+// coupling and an edge of the quantizer (then the image's key may change). The couplings of a
+// DR-CapsNet differed by at most 2e-7 between the fused kernels with AVX-512 and the plain ones with
+// AVX-512 and with AVX2: no prediction of 2,000 and no key at K = 21 changed, 1 in 200 keys at
+// K = 81, where edges are four times as dense. The bounds leave room for networks with larger
+// logits, whose rounding is larger. A wrong weight, normalisation or edge moves the numbers by far
+// more.
 TEST_P(ShippedNetworkTest, DoesOnTheTestSetWhatItsCardSays) {
   const LoadedRun run = load_run("zoo:fashion-mnist/" + GetParam(), torch::kCPU);
   const DataSplits data = run.load_data("");

@@ -25,7 +25,7 @@ float largest_difference(const std::vector<float>& a, const std::vector<float>& 
   return largest;
 }
 
-// One pass of each program over the images, image by image where they affect each other.
+// One pass of each program over the images, one by one if images affect each other.
 Forward libtorch_pass(CapsNet& model, const Tensor& images, const ForwardOptions& options) {
   if (model.images_are_independent()) return model.forward(images, options);
   Forward all;

@@ -18,7 +18,7 @@ DynamicRouting plain(int64_t iterations = 3) {
   return options;
 }
 
-// A routing layer in float64 with every input live.
+// A routing layer in float64 whose inputs all need gradients.
 struct Layer {
   Layer(int64_t batch, int64_t count, int64_t parents, int64_t child_dim, int64_t parent_dim)
       : children(random_doubles({batch, count, child_dim}).requires_grad_()),
