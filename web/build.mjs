@@ -1,6 +1,7 @@
 // Bundles the page into dist/report.html: one file with a marker for a report's data.
 //   node build.mjs           writes it
 //   node build.mjs --check   fails if the file in the tree is not what the sources give
+import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -51,9 +52,13 @@ if (/<\/script/i.test(script.text)) throw new Error("the bundle contains </scrip
 const notices = await licences(script.inputs);
 if (notices.includes("-->")) throw new Error("a licence ends the comment it stands in");
 
+// The page's policy runs this script and no other.
+const hash = `sha256-${createHash("sha256").update(script.text).digest("base64")}`;
+
 // Functions, because a replacement string would give $ a meaning.
 const html = page
   .replace("licences", () => notices)
+  .replace("hash of script", () => hash)
   .replace("/*style*/", () => style.text)
   .replace("/*script*/", () => script.text);
 

@@ -74,7 +74,8 @@ TEST(HtmlReportPage, HoldsItsDataOnceAndAsksForNothing) {
   const json reference = blobs.add(torch::arange(6).to(torch::kUInt8).view({2, 3}));
   const std::string page = html_page({{"images", reference}}, blobs);
   EXPECT_EQ(blob_of(page, data_of(page)["images"]), std::string("\0\1\2\3\4\5", 6));
-  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'; script-src 'sha256-"));
+  EXPECT_THAT(page, HasSubstr("base-uri 'none'; form-action 'none'\">"));
   EXPECT_FALSE(std::regex_search(page, std::regex(R"((src|href)="?(https?:)?//)")));
 }
 

@@ -2,6 +2,7 @@
 // it a synthetic one is opened. Screenshots are left in REMCAPS_SCREENSHOTS if that is set.
 
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -46,12 +47,13 @@ after(async () => {
 async function open(
   options: BrowserContextOptions,
   use: (page: Page) => Promise<void>,
+  file = report,
 ): Promise<void> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
   const faults: string[] = [];
   page.on("request", (request) => {
-    if (!/^(data|blob):/.test(request.url()) && request.url() !== pathToFileURL(report).href) {
+    if (!/^(data|blob):/.test(request.url()) && request.url() !== pathToFileURL(file).href) {
       faults.push(`request: ${request.url()}`);
     }
   });
@@ -60,7 +62,7 @@ async function open(
       faults.push(`console: ${message.text()}`);
   });
   page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
-  await page.goto(pathToFileURL(report).href);
+  await page.goto(pathToFileURL(file).href);
   await page.locator("#explorer .panel").first().waitFor();
   await use(page);
   assert.deepEqual(faults, []);
@@ -257,6 +259,88 @@ test("dark, and as wide as a phone", { skip }, async () => {
       await shot(page, "phone");
     },
   );
+});
+
+/** Names as they may stand in files, each of which would run code if it became markup. */
+const HOSTILE = [
+  "</script><script>window.broken = 1</script>",
+  '<img src="x" onerror="window.broken = 1">',
+  '"><svg onload="window.broken = 1">',
+  "<!--<script>\n\u2028${window.broken = 1}",
+];
+
+test("names from files stay text", { skip }, async () => {
+  const { report: data, blobs } = syntheticReport();
+  data.title = HOSTILE[0];
+  data.datasets[0].name = HOSTILE[1];
+  data.datasets[0].classes = HOSTILE;
+  data.runs.forEach((run, place) => (run.name = `${place} ${HOSTILE[place % HOSTILE.length]}`));
+  data.runs[0].layers[0].name = HOSTILE[2];
+  const hostile = join(folder, "hostile.html");
+  writeFileSync(hostile, assemble(process.env.REMCAPS_TEMPLATE!, data, blobs));
+  await open(
+    {},
+    async (page) => {
+      assert.equal(await page.evaluate(() => "broken" in window), false);
+      assert.equal(await page.locator("img[src='x'], [onload], [onerror]").count(), 0);
+      const text = await page.locator("body").innerText();
+      for (const name of HOSTILE.slice(0, 3)) assert.ok(text.includes(name), name);
+    },
+    hostile,
+  );
+});
+
+test("what the policy forbids reaches nobody", { skip }, async () => {
+  const seen: string[] = [];
+  const server = createServer((request, response) => {
+    seen.push(request.url!);
+    response.end("window.broken = 1");
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address() as { port: number };
+  const context = await browser.newContext();
+  try {
+    const page = await context.newPage();
+    // The control: without the policy the same markup reaches the server and runs.
+    const control = join(folder, "control.html");
+    writeFileSync(control, "<!doctype html><title>control</title>");
+    for (const file of [control, report]) {
+      seen.length = 0;
+      await page.goto(pathToFileURL(file).href);
+      const ran = await page.evaluate(async (from) => {
+        const place = document.createElement("div");
+        place.innerHTML =
+          `<img src="${from}/image"><img src="data:," onerror="window.broken = 1">` +
+          `<iframe src="${from}/frame"></iframe><object data="${from}/object"></object>` +
+          `<video src="${from}/video"></video><link rel="stylesheet" href="${from}/style">` +
+          `<form action="${from}/form" target="own"></form>`;
+        document.body.append(place);
+        for (const set of [{ src: `${from}/script` }, { textContent: "window.broken = 1" }])
+          document.body.append(Object.assign(document.createElement("script"), set));
+        document.body.style.backgroundImage = `url(${from}/background)`;
+        const ask = (what: () => unknown) =>
+          Promise.resolve()
+            .then(what)
+            .catch(() => null);
+        await ask(() => fetch(`${from}/fetch`, { mode: "no-cors" }));
+        await ask(() => navigator.sendBeacon(`${from}/beacon`, "x"));
+        await ask(() => new EventSource(`${from}/events`).close());
+        await ask(() => new Worker(`${from}/worker`));
+        await ask(() => place.querySelector("form")!.submit());
+        await new Promise((done) => setTimeout(done, 500));
+        return "broken" in window;
+      }, `http://127.0.0.1:${port}`);
+      if (file === control) {
+        assert.ok(ran && seen.length >= 6, `the control asked only for ${seen.join(", ")}`);
+      } else {
+        assert.deepEqual([ran, ...seen], [false]);
+      }
+    }
+  } finally {
+    await context.close();
+    server.closeAllConnections();
+    server.close();
+  }
 });
 
 test("the file stays under 20 MB", { skip }, () => {
