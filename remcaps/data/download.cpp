@@ -50,10 +50,13 @@ struct Transfer {
   CURL* handle = nullptr;
   std::ofstream file;
   fs::path part;
-  int64_t begin = 0;      // bytes that were there before
-  bool has_data = false;  // some have come
+  int64_t begin = 0;     // bytes that were there before
+  int64_t received = 0;  // bytes that have come
+  int64_t most = 0;      // bytes it may have in all
   std::unique_ptr<Progress> progress;
   std::string label;
+
+  bool is_too_large() const { return begin + received > most; }
 };
 
 // The file's ETag, else its date; a weak ETag does not promise the same bytes.
@@ -69,9 +72,10 @@ std::string tag_of_answer(CURL* handle) {
 
 size_t on_data(char* data, size_t size, size_t count, void* user) {
   auto* transfer = static_cast<Transfer*>(user);
-  if (transfer->begin == 0 && !transfer->has_data)
+  if (transfer->begin == 0 && transfer->received == 0)
     std::ofstream(tag_file(transfer->part)) << tag_of_answer(transfer->handle);
-  transfer->has_data = true;
+  transfer->received += static_cast<int64_t>(size * count);
+  if (transfer->is_too_large()) return 0;
   transfer->file.write(data, static_cast<std::streamsize>(size * count));
   return transfer->file.good() ? size * count : 0;
 }
@@ -95,7 +99,7 @@ struct Outcome {
 };
 
 // One request for what is missing of `part`.
-Outcome transfer_rest(const std::string& url, const fs::path& part) {
+Outcome transfer_rest(const std::string& url, const fs::path& part, int64_t most) {
   static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
   check(ready == CURLE_OK, "{}: libcurl cannot start", url);
   const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
@@ -105,6 +109,7 @@ Outcome transfer_rest(const std::string& url, const fs::path& part) {
   transfer.handle = curl.get();
   transfer.part = part;
   transfer.begin = size_or_zero(part);
+  transfer.most = most;
   transfer.label = fs::path(url).filename().string();
   errno = 0;
   transfer.file.open(part, std::ios::binary | std::ios::app);
@@ -143,6 +148,10 @@ Outcome transfer_rest(const std::string& url, const fs::path& part) {
   curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &outcome.status);
   outcome.message = message[0] != '\0' ? message : curl_easy_strerror(outcome.code);
   transfer.file.close();
+  if (transfer.is_too_large()) {
+    discard(part);
+    fail("{}: sends more than {} bytes", url, with_commas(most));
+  }
   check(!transfer.file.fail() && outcome.code != CURLE_WRITE_ERROR, "{}: writing failed: {}",
         part.string(), std::strerror(errno));
   return outcome;
@@ -155,13 +164,14 @@ bool is_interruption(CURLcode code) {
 
 // Brings `part` to its full length. True if the server refused to resume at its end: it may
 // already be whole.
-bool complete(const std::string& url, const fs::path& part) {
+bool complete(const std::string& url, const fs::path& part, int64_t most) {
   constexpr int kStandstills = 3;  // requests in a row that brought nothing
   constexpr int kRestarts = 3;
   int restarts = 0;
+  std::string why;
   for (int standstill = 0; standstill < kStandstills;) {
     const int64_t before = size_or_zero(part);
-    const Outcome outcome = transfer_rest(url, part);
+    const Outcome outcome = transfer_rest(url, part, most);
     if (outcome.code == CURLE_OK) return false;
     const int64_t after = size_or_zero(part);
     if (before > 0 && outcome.status == 416) return true;
@@ -177,6 +187,11 @@ bool complete(const std::string& url, const fs::path& part) {
       fail("{}: {}", url, outcome.message);
     }
     standstill = after > before ? 0 : standstill + 1;
+    why = outcome.message;
+  }
+  if (size_or_zero(part) == 0) {
+    discard(part);
+    fail("{}: {}", url, why);
   }
   fail(
       "{}: the connection breaks off after {}; what has come is kept, run the command again to "
@@ -190,18 +205,19 @@ bool can_download() {
   return true;
 }
 
-void download_file(const std::string& url, const fs::path& target, const std::string& sha256) {
+void download_file(const std::string& url, const fs::path& target, const std::string& sha256,
+                   int64_t most) {
   if (target.has_parent_path()) make_folder(target.parent_path());
   const fs::path part = target.string() + ".part";
   // Without a checksum only the server can say whether what came earlier is of the same file.
   if (sha256.empty() && read_tag(part).empty()) discard(part);
   const bool resumed = size_or_zero(part) > 0;
-  const bool doubtful = complete(url, part);
+  const bool doubtful = complete(url, part, most);
   std::string found = sha256.empty() ? "" : sha256_of_file(part);
   if ((doubtful && sha256.empty()) || (resumed && found != sha256)) {
     // What was there before belonged to another file: take it all again.
     discard(part);
-    complete(url, part);
+    complete(url, part, most);
     found = sha256.empty() ? "" : sha256_of_file(part);
   }
   if (found != sha256) {
@@ -219,7 +235,7 @@ bool can_download() {
   return false;
 }
 
-void download_file(const std::string& url, const fs::path& target, const std::string&) {
+void download_file(const std::string& url, const fs::path& target, const std::string&, int64_t) {
   fail(
       "this build of remcaps downloads nothing (libcurl was missing): get {} by other means and "
       "put it "

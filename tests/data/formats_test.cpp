@@ -250,5 +250,17 @@ TEST_F(Mat, RejectsShapesAndPartsThatPromiseMoreThanTheFileHolds) {
   }
 }
 
+// Each would be a division by zero.
+TEST_F(Mat, RejectsNumbersAndFieldNamesOfNoBytes) {
+  std::string values = mat_array("X", {32, 32, 3, 1}, svhn_pixels(1));
+  values.replace(8 + 16 + 24 + 16, 4, 4, '\0');  // after the tag, the flags, the shape and the name
+  EXPECT_THAT(error_of([&] { read_svhn(mat_file({values}, false)); }),
+              HasSubstr("values of the element type 0"));
+  std::string names = mat_structure("X", {{"image", mat_array("", {1, 1}, "x")}});
+  names.replace(8 + 16 + 16 + 16 + 4, 4, 4, '\0');
+  EXPECT_THAT(error_of([&] { read_svhn(mat_file({names}, false)); }),
+              HasSubstr("field names do not fit"));
+}
+
 }  // namespace
 }  // namespace remcaps::testing

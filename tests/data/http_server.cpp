@@ -1,43 +1,37 @@
 #include "tests/data/http_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 
 namespace remcaps::testing {
+namespace {
 
-HttpServer::HttpServer() {
-  socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(where);
-  auto* generic = reinterpret_cast<sockaddr*>(&where);
-  if (socket_ < 0 || ::bind(socket_, generic, length) != 0 || ::listen(socket_, 8) != 0 ||
-      ::getsockname(socket_, generic, &length) != 0)
-    throw std::runtime_error("no loopback socket");
-  port_ = ntohs(where.sin_port);
-  thread_ = std::thread([this] { run(); });
+bool send_all(int connection, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
 }
 
-HttpServer::~HttpServer() {
-  ::shutdown(socket_, SHUT_RDWR);  // wakes accept()
-  ::close(socket_);
-  thread_.join();
-}
+}  // namespace
 
 std::string HttpServer::address() const {
-  return fmt::format("http://127.0.0.1:{}", port_);
+  return fmt::format("http://127.0.0.1:{}", server_.port());
 }
 
 void HttpServer::serve(const std::string& path, const std::string& content) {
   const std::lock_guard lock(mutex_);
   files_[path] = content;
+}
+
+void HttpServer::serve_by(const std::string& path, std::function<void(const Send&)> answer) {
+  const std::lock_guard lock(mutex_);
+  answers_[path] = std::move(answer);
 }
 
 void HttpServer::break_off_after(std::vector<size_t> bytes) {
@@ -48,15 +42,6 @@ void HttpServer::break_off_after(std::vector<size_t> bytes) {
 std::vector<std::string> HttpServer::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;
-}
-
-void HttpServer::run() {
-  while (true) {
-    const int connection = ::accept(socket_, nullptr, nullptr);
-    if (connection < 0) return;
-    answer(connection);
-    ::close(connection);
-  }
 }
 
 void HttpServer::answer(int connection) {
@@ -71,7 +56,13 @@ void HttpServer::answer(int connection) {
   const size_t range = request.find("Range: bytes=");
   const size_t condition = request.find("If-Range: ");
 
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (const auto own = answers_.find(path); own != answers_.end()) {
+    requests_.push_back("GET " + path);
+    const auto answer_by = own->second;
+    lock.unlock();  // it may take long
+    return answer_by([&](std::string_view bytes) { return send_all(connection, bytes); });
+  }
   const std::string tag =
       fmt::format("\"{:x}\"", std::hash<std::string>{}(files_.contains(path) ? files_[path] : ""));
   const bool same = condition == std::string::npos ||
@@ -99,12 +90,7 @@ void HttpServer::answer(int connection) {
     breaks_.erase(breaks_.begin());
   }
   const std::string response = head + body;
-  for (size_t sent = 0; sent < response.size();) {
-    const ssize_t n =
-        ::send(connection, response.data() + sent, response.size() - sent, MSG_NOSIGNAL);
-    if (n <= 0) return;
-    sent += static_cast<size_t>(n);
-  }
+  send_all(connection, response);
 }
 
 }  // namespace remcaps::testing
