@@ -12,6 +12,7 @@
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/program.h"
+#include "remcaps/tensors/cut_file.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
 
@@ -91,6 +92,7 @@ std::string remcaps::cli::with_suggestion(const CLI::App& app, const CLI::ParseE
 
 int remcaps::run_program(int argc, char** argv) {
   prepare_process(argv);
+  exit_if_a_mapped_file_is_cut();
 
   CLI::App app{"remcaps: capsule networks, their parse trees, and Routing Entropy Minimization"};
   app.name("remcaps");

@@ -15,6 +15,7 @@
 #include "remcaps/data/formats/picture_file.h"
 #include "remcaps/parse_tree/keys.h"
 #include "remcaps/runtime/network.h"
+#include "remcaps/tensors/cut_file.h"
 
 namespace remcaps {
 namespace {
@@ -168,5 +169,6 @@ int main_of(int argc, char** argv) {
 }  // namespace remcaps
 
 int main(int argc, char** argv) {
+  remcaps::exit_if_a_mapped_file_is_cut();
   return remcaps::main_of(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <filesystem>
 #include <new>
 #include <string_view>
+#include <vector>
 
 #include "remcaps/base/cpu.h"
 #include "remcaps/base/error.h"
@@ -74,6 +76,27 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most glibc takes
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
+}
+
+// OpenBLAS takes a buffer for each thread that multiplies, keeps it, and waits for ever if there is no
+// memory for it. Where memory is limited the buffers are therefore taken at the start.
+void reserve_blas_memory() {
+  constexpr size_t kBuffer = (128 << 20) + 8192;  // as OpenBLAS is built for this CPU
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const auto take = reinterpret_cast<void* (*)(int)>(openblas_symbol("blas_memory_alloc"));
+  const auto give_back = reinterpret_cast<void (*)(void*)>(openblas_symbol("blas_memory_free"));
+  if (take == nullptr || give_back == nullptr) return;
+  std::vector<void*> buffers;
+  const auto threads = static_cast<size_t>(at::get_num_threads());
+  while (buffers.size() < threads) {
+    void* probe = std::malloc(kBuffer);
+    std::free(probe);
+    if (probe == nullptr) break;
+    buffers.push_back(take(0));
+  }
+  for (void* buffer : buffers) give_back(buffer);
+  if (buffers.size() < threads) throw std::bad_alloc();
 }
 
 }  // namespace
@@ -160,7 +183,10 @@ torch::Device parse_device(const std::string& name) {
   const bool cuda = name == "cuda" || name.rfind("cuda:", 0) == 0;
   if (name != "cpu" && !cuda)
     throw UsageError(fmt::format("--device {}: expected cpu, cuda or cuda:N", name));
-  if (!cuda) return torch::Device(torch::kCPU);
+  if (!cuda) {
+    reserve_blas_memory();
+    return torch::Device(torch::kCPU);
+  }
   check(torch::cuda::is_available(),
         "--device {}: no CUDA device is visible to this build of libtorch ({})", name,
         TORCH_VERSION);

@@ -140,6 +140,30 @@ TEST_F(WrongWeights, ARunFolderNeedsNoEnvironmentAndNoData) {
   EXPECT_EQ(exported.exit_code, 0) << exported.err;
 }
 
+class MemoryLimit : public CliTest {};
+
+TEST_F(MemoryLimit, IsOneLineOrEnough) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer needs terabytes of addresses";
+#else
+  int64_t least = 500;  // megabytes with which the program's libraries can start
+  while (least < 2000 && remcaps({"--version"}, {.memory_limit = least << 20}).exit_code != 0)
+    least += 20;
+  int refused = 0;
+  for (int64_t more = 10; more <= 250; more += 30) {
+    SCOPED_TRACE(more);
+    const ProgramResult result =
+        remcaps(short_training(fmt::format("runs-{}", more), {}, /*epochs=*/1),
+                {.memory_limit = (least + more) << 20});
+    if (result.exit_code == 0) continue;
+    ++refused;
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("not enough memory\n"));
+  }
+  EXPECT_GT(refused, 0);
+#endif
+}
+
 class HostileRecipe : public CliTest {
  protected:
   ProgramResult describe(const std::string& recipe) { return remcaps({"describe", recipe}); }

@@ -56,6 +56,13 @@ Program::Program(const std::filesystem::path& folder, const std::vector<std::str
     ::setrlimit(RLIMIT_FSIZE, &limit);
     ::signal(SIGXFSZ, SIG_IGN);  // write() fails with EFBIG instead
   }
+  if (options.memory_limit > 0) {
+    const rlimit limit = {static_cast<rlim_t>(options.memory_limit),
+                          static_cast<rlim_t>(options.memory_limit)};
+    ::setrlimit(RLIMIT_AS, &limit);
+    const rlimit seconds = {60, 60};  // a program that waits for memory would not end
+    ::setrlimit(RLIMIT_CPU, &seconds);
+  }
   char* no_variables[] = {nullptr};
   if (options.empty_environment) ::execve(REMCAPS_PROGRAM, argv.data(), no_variables);
   ::execv(REMCAPS_PROGRAM, argv.data());

@@ -21,6 +21,7 @@ class Program {
     int64_t file_limit = 0;  ///< bytes a file may have (a stand-in for a full disk); 0: no limit
     enum class Stderr { kFile, kClosed, kFull, kBrokenPipe } err = Stderr::kFile;
     bool empty_environment = false;  ///< as by `env -i`
+    int64_t memory_limit = 0;        ///< bytes, as by `ulimit -v`; 0: no limit
   };
 
   /// Starts `remcaps arguments...`; its output goes to files in `folder`, which is also its working

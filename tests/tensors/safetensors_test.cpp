@@ -8,6 +8,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/tensors/cut_file.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps {
@@ -180,6 +181,22 @@ TEST(Safetensors, AMissingTensorSuggestsTheNearestName) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("has no tensor clas.weight; did you mean class.weight?"));
   }
+}
+
+TEST(CutFile, EndsTheProgramWithOneLine) {
+  testing::TemporaryFolder folder;
+  const std::vector<float> values(1 << 16, 1.0F);
+  write_safetensors(folder / "a.safetensors", {{"a", view_of(values)}}, {});
+  const SafetensorsFile file(folder / "a.safetensors");
+  const std::span<const std::byte> bytes = file.tensor("a").bytes;
+  std::filesystem::resize_file(folder / "a.safetensors", 4096);
+  const auto read_last = [&] {
+    exit_if_a_mapped_file_is_cut();
+    volatile std::byte last = bytes.back();
+    std::exit(static_cast<int>(last));
+  };
+  EXPECT_EXIT(read_last(), ::testing::ExitedWithCode(1),
+              "^remcaps: a file became shorter while it was read\n$");
 }
 
 }  // namespace
