@@ -1,6 +1,6 @@
 # make demo     show trained networks and train one on real images, from a bare Debian 12
 # make test     build everything and run every test
-# make bench    kernel benchmarks          make sanitize  the tests under ASan and UBSan
+# make bench    kernel benchmarks          make sanitize  the tests under ASan, UBSan and TSan
 # make python   build the Python module and run its tests
 # make test-web the pages: types, bundles, browser (needs Node and Chromium)
 # make fuzz TARGET=safetensors SECONDS=60   look for inputs that break a reader (needs clang)
@@ -54,6 +54,7 @@ sanitize: packages
 	cmake --preset asan-ubsan
 	cmake --build build/asan-ubsan --parallel $(JOBS)
 	scripts/run-sanitized build/asan-ubsan
+	scripts/run-thread-sanitized
 
 fuzz:
 	@scripts/install-packages fuzz

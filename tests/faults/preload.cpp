@@ -5,6 +5,7 @@
 //   FAULT=count             nothing fails
 //   FAULT_FOLDER=DIR        only files below DIR count, for open, write, fsync and rename
 //   FAULT_REPORT=FILE       at the end: how often each was called, as "open 12"
+//   FAULT_CLOCK=jumps       the wall clock jumps by years, forward and back, each time it is looked at
 //
 // Calls: open, write, fsync, rename, mmap, malloc.
 #include <dlfcn.h>
@@ -17,6 +18,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -96,6 +100,14 @@ __attribute__((destructor)) void finish() {
   }
 }
 
+// Years that the wall clock is wrong now.
+time_t jump() {
+  static const bool jumps = getenv("FAULT_CLOCK") != nullptr;
+  static std::atomic<int> looks{0};
+  constexpr time_t kYear = 365 * 86400;
+  return jumps ? (looks++ % 7 - 3) * kYear : 0;
+}
+
 int open_with(const char* name, const char* path, int flags, mode_t mode) {
   if (is_below(path) && fails(kOpen)) {
     errno = failing_error;
@@ -128,10 +140,29 @@ int open64(const char* path, int flags, ...) {
   return open_with("open64", path, flags, mode);
 }
 
+FILE* fopen(const char* path, const char* mode) {  // std::fstream
+  static const auto real = next<FILE* (*)(const char*, const char*)>("fopen");
+  if (!is_below(path) || !fails(kOpen)) return real(path, mode);
+  errno = failing_error;
+  return nullptr;
+}
+
+FILE* fopen64(const char* path, const char* mode) {
+  return fopen(path, mode);
+}
+
 ssize_t write(int descriptor, const void* bytes, size_t size) {
   static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
   if (!is_below(descriptor) || !fails(kWrite)) return real(descriptor, bytes, size);
   if (failing_error == 0) return real(descriptor, bytes, (size + 1) / 2);
+  errno = failing_error;
+  return -1;
+}
+
+ssize_t writev(int descriptor, const iovec* parts, int count) {  // std::fstream, larger pieces
+  static const auto real = next<ssize_t (*)(int, const iovec*, int)>("writev");
+  if (!is_below(descriptor) || !fails(kWrite)) return real(descriptor, parts, count);
+  if (failing_error == 0) return real(descriptor, parts, 1);
   errno = failing_error;
   return -1;
 }
@@ -170,5 +201,26 @@ void* __libc_memalign(size_t alignment, size_t size);
 int posix_memalign(void** out, size_t alignment, size_t size) {  // libtorch's tensors
   *out = size < 65536 || !fails(kMalloc) ? __libc_memalign(alignment, size) : nullptr;
   return *out == nullptr ? ENOMEM : 0;
+}
+
+int clock_gettime(clockid_t clock, timespec* now) {
+  static const auto real = next<int (*)(clockid_t, timespec*)>("clock_gettime");
+  const int result = real(clock, now);
+  if (clock == CLOCK_REALTIME && result == 0) now->tv_sec += jump();
+  return result;
+}
+
+int gettimeofday(timeval* now, void* zone) {
+  static const auto real = next<int (*)(timeval*, void*)>("gettimeofday");
+  const int result = real(now, zone);
+  if (result == 0) now->tv_sec += jump();
+  return result;
+}
+
+time_t time(time_t* out) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out != nullptr) *out = now.tv_sec;
+  return now.tv_sec;
 }
 }
