@@ -32,9 +32,12 @@ void run_export(const ExportCommand& options) {
     fmt::print("{}\n", options.out.string());
     return;
   }
-  const DataSplits data = run.load_data(options.data);
   ModelExport result;
-  {
+  // An exported file says how good it is.
+  if (has_card(run.weights) && options.data.empty() && options.data_note.empty()) {
+    result = export_again(run, options.out);
+  } else {
+    const DataSplits data = run.load_data(options.data);
     Progress bar("evaluating", data.split("test").size());
     result = export_model(run, data, options.out, options.data_note,
                           [&bar](int64_t done) { bar.update(done); });
@@ -68,7 +71,8 @@ void add_export(CLI::App& app) {
   command->add_option("--checkpoint", options->checkpoint,
                       "Another checkpoint of the run: best, last or epoch-NNNN");
   command->add_option("--data", options->data,
-                      "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
+                      "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps). "
+                      "A network that was exported before keeps its card without it");
   add_threads(*command);
   command->add_option("--data-note", options->data_note,
                       "How the data differ from the official ones, for the card");

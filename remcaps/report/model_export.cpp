@@ -27,13 +27,12 @@ namespace {
 // The part of a card that is not numbers: how the run was trained. It comes from the run's folder or,
 // if an exported file is exported again, from its old card.
 json origin_of(const LoadedRun& run) {
-  const Metadata metadata = SafetensorsFile(run.weights).metadata();
   json origin = json::object();
   const auto keep = [](const json& from, json& to, std::initializer_list<const char*> keys) {
     for (const char* key : keys)
       if (from.contains(key)) to[key] = from[key];
   };
-  if (metadata.contains("card")) keep(read_card(run.weights), origin, {"training", "data_note"});
+  if (has_card(run.weights)) keep(read_card(run.weights), origin, {"training", "data_note"});
   const fs::path file = run.weights.parent_path() / "summary.json";
   std::error_code error;
   if (!fs::exists(file, error)) return origin;
@@ -100,6 +99,26 @@ std::string card_rows(const json& numbers) {
   return text;
 }
 
+// The run has the packed weights afterwards: they are the ones that users will read.
+PackedTensors pack_weights(LoadedRun& run) {
+  PackedTensors packed = pack_tensors(weights_of(*run.model));
+  load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
+  return packed;
+}
+
+ModelExport write_model(LoadedRun& run, const PackedTensors& packed, const fs::path& out,
+                        const json& numbers) {
+  WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
+  // A path on the machine it was trained on is of no use to others, except as the name of the
+  // user's own pictures.
+  if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
+  ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
+  save_packed_weights(out, packed, info, checked_graph(*run.model, info, packed, out),
+                      json_text(numbers));
+  write_atomically(result.card, card_text(out));
+  return result;
+}
+
 }  // namespace
 
 std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
@@ -163,25 +182,22 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
                          const std::string& data_note,
                          const std::function<void(int64_t)>& on_progress) {
   prepare_output(out);
-  const PackedTensors packed = pack_tensors(weights_of(*run.model));
-  WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
-  // A path on the machine it was trained on is of no use to others, except as the name of the
-  // user's own pictures.
-  if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
-  // The packed weights are measured: they are the ones that users will read.
-  load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
+  const PackedTensors packed = pack_weights(run);
+  json numbers = measure_for_card(run, run.source(data, "test"), on_progress);
+  numbers["remcaps"] = kVersion;
+  numbers.update(origin_of(run));
+  if (!data_note.empty()) numbers["data_note"] = data_note;
+  return write_model(run, packed, out, numbers);
+}
 
-  ModelExport result;
-  result.numbers = measure_for_card(run, run.source(data, "test"), on_progress);
-  result.numbers["remcaps"] = kVersion;
-  result.numbers.update(origin_of(run));
-  if (!data_note.empty()) result.numbers["data_note"] = data_note;
-  result.weights = out;
-  result.card = fs::path(out).replace_extension(".md");
-  save_packed_weights(out, packed, info, checked_graph(*run.model, info, packed, out),
-                      json_text(result.numbers));
-  write_atomically(result.card, card_text(out));
-  return result;
+ModelExport export_again(LoadedRun& run, const fs::path& out) {
+  prepare_output(out);
+  const json numbers = read_card(run.weights);
+  return write_model(run, pack_weights(run), out, numbers);
+}
+
+bool has_card(const fs::path& weights) {
+  return SafetensorsFile(weights).metadata().contains("card");
 }
 
 json read_card(const fs::path& weights) {

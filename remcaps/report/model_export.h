@@ -21,6 +21,13 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const std::file
                          const std::string& data_note = "",
                          const std::function<void(int64_t)>& on_progress = {});
 
+/// Writes an exported file once more, as this version writes it. Weights and numbers are the same,
+/// so that no data are needed. Error if the run is no exported file.
+ModelExport export_again(LoadedRun& run, const std::filesystem::path& out);
+
+/// Whether a weights file has the numbers of a card: whether it was exported.
+bool has_card(const std::filesystem::path& weights);
+
 /// The graph of a network with packed weights. A network that changes what a built-in one computes
 /// may have inherited its graph: nothing if the runtime's answer for an image is another one. `out`
 /// is the file that is going to be written; a trial file is made beside it and removed.

@@ -1,4 +1,6 @@
 // export, and networks by their name in the zoo, with the real program.
+#include "remcaps/base/json.h"
+#include "remcaps/tensors/safetensors.h"
 #include "tests/cli/cli_fixture.h"
 
 namespace remcaps::testing {
@@ -84,6 +86,26 @@ TEST_F(ExportTest, ExportingAnExportChangesNothing) {
   const ProgramResult again = remcaps({"export", "zoo:fashion-mnist/small", "--out", file()});
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_TRUE(both() == before);
+  const ProgramResult measured = remcaps(
+      {"export", "zoo:fashion-mnist/small", "--out", file(), "--data", "/usr/share/datasets"});
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_TRUE(both() == before);
+}
+
+TEST_F(ExportTest, AnExportedFileWithoutAGraphGetsOneAndKeepsItsNumbers) {
+  const SafetensorsFile written(folder_ / file());
+  Metadata metadata = written.metadata();
+  ASSERT_EQ(metadata.erase("graph"), 1u);
+  json card = json::parse(metadata["card"]);
+  card["accuracy"] = 0.125;
+  metadata["card"] = json_text(card);
+  write_safetensors(folder_ / "old.safetensors", written.tensors(), metadata);
+  const ProgramResult again = remcaps({"export", "old.safetensors", "--out", "new.safetensors"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  const SafetensorsFile added(folder_ / "new.safetensors");
+  metadata["graph"] = written.metadata().at("graph");
+  EXPECT_EQ(added.metadata(), metadata);
+  EXPECT_EQ(added.names(), written.names());
 }
 
 TEST_F(ExportTest, NothingHalfWrittenStaysBehind) {
