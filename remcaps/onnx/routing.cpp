@@ -118,7 +118,7 @@ class Connected {
   }
 
   Routed attend() {
-    const bool self = reader_.word("agreement", {"all", "self"}) == "self";
+    const bool self = reader_.word("agreement", {"all", "self"}, "all") == "self";
     const std::string agreed =
         builder_.node("Mul", {self ? builder_.squares(votes_, {3}, /*keep=*/false)
                                    : agreement(builder_.sum(votes_, 2, /*keep=*/false)),
@@ -128,7 +128,7 @@ class Connected {
     const std::string turned =
         builder_.transpose(builder_.constant(prior.shape, prior.values), {1, 0});
     std::string couplings, seen;  // what the parents see
-    if (reader_.word("prior", {"rounded", "exact"}) == "exact") {
+    if (reader_.word("prior", {"rounded", "exact"}, "rounded") == "exact") {
       couplings = rounded(builder_, attention, levels_);
       seen = builder_.node("Add", {couplings, turned});
     } else {

@@ -32,7 +32,8 @@ namespace remcaps {
 ///   numbers: iterations, bias_every_iteration, epsilon, shared_over; tensors: weight, bias
 /// scaled_distance_routing  as dynamic_routing; every image is routed by itself
 /// self_attention_routing   capsules -> capsules
-///   numbers: epsilon, shared_over; words: form, agreement (all or self), prior (rounded or exact)
+///   numbers: epsilon, shared_over; words: form, and optionally agreement (all or self) and
+///   prior (rounded or exact)
 ///   tensors: weight, bias (the prior [I, J])
 /// window_routing           capsules (type-first) -> capsules (type-first)
 ///   as dynamic_routing, with numbers types, height, width, kernel, stride

@@ -70,6 +70,11 @@ std::string NodeReader::word(const std::string& key,
   return found->second;
 }
 
+std::string NodeReader::word(const std::string& key, const std::vector<std::string>& allowed,
+                             const std::string& otherwise) const {
+  return has_word(key) ? word(key, allowed) : otherwise;
+}
+
 kernels::SquashForm NodeReader::squash_form() const {
   return word("form", {"norm", "exponential"}) == "norm" ? kernels::SquashForm::kNorm
                                                          : kernels::SquashForm::kExponential;

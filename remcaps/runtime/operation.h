@@ -111,6 +111,9 @@ class NodeReader {
   int64_t integer(const std::string& key, int64_t low, int64_t high, int64_t otherwise) const;
   float real(const std::string& key, double low, double high) const;
   std::string word(const std::string& key, const std::vector<std::string>& allowed) const;
+  /// `otherwise` if the node has no such word.
+  std::string word(const std::string& key, const std::vector<std::string>& allowed,
+                   const std::string& otherwise) const;
   bool has_word(const std::string& key) const { return node_.words.contains(key); }
   kernels::SquashForm squash_form() const;
   /// The shape of the only input.

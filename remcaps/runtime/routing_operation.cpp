@@ -270,8 +270,8 @@ std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const Routi
     const kernels::cpu::AttentionRule rule{
         .form = reader.squash_form(),
         .epsilon = reader.real("epsilon", 0, 1),
-        .self = reader.word("agreement", {"all", "self"}) == "self",
-        .exact_prior = reader.word("prior", {"rounded", "exact"}) == "exact",
+        .self = reader.word("agreement", {"all", "self"}, "all") == "self",
+        .exact_prior = reader.word("prior", {"rounded", "exact"}, "rounded") == "exact",
         .levels = {}};
     operation = std::make_unique<AttentionOperation>(place, std::move(matrices), rule);
   } else {
