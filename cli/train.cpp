@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/distributed.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
@@ -45,6 +46,7 @@ struct TrainCommand {
   double minutes = -1;
   bool json = false, once = false;
   PlaceOptions place;
+  DistributedOptions distributed;
 
   std::vector<int64_t> wanted_seeds(const Recipe& loaded) const {
     if (!seeds.empty()) return parse_seeds(seeds);
@@ -60,10 +62,16 @@ struct TrainCommand {
   }
 
   void run() const {
+    distributed.run(place.device,
+                    [this](torch::Device device, ProcessGroup* group) { run(device, group); });
+  }
+
+  void run(torch::Device device, ProcessGroup* group) const {
+    if (once && group != nullptr)
+      throw UsageError("--once: workers share runs; several processes of one run do not");
     Recipe loaded = load_recipe(recipe, all_overrides());
     use_folder(loaded.dataset, folder);
     const std::vector<int64_t> list = wanted_seeds(loaded);
-    const torch::Device device = parse_device(place.device);
     const std::filesystem::path root = data_root(place.data);
     const DataSplits data = load_dataset(loaded.dataset, root);
     if (find_dataset(loaded.dataset.name).needs_folder) print_pictures(loaded.dataset, data);
@@ -78,9 +86,11 @@ struct TrainCommand {
         const auto trainer =
             run.state == PlannedRun::State::kInterrupted
                 ? std::make_unique<Trainer>(read_run_recipe(RunFolder::open(run.folder)), data,
-                                            RunFolder::open(run.folder), device)
-                : start_run(loaded, data, parent, root, device);
-        say("{} on {}, seed {}, {}: {}", loaded.model, loaded.dataset.name, each, device.str(),
+                                            RunFolder::open(run.folder), device, group)
+                : start_run(loaded, data, parent, root, device, group);
+        say("{} on {}, seed {}, {}: {}", loaded.model, loaded.dataset.name, each,
+            group == nullptr ? device.str()
+                             : fmt::format("{} processes on {}", group->size(), device.str()),
             trainer->folder().path().string());
         trained = trainer->run();
       };
@@ -88,7 +98,7 @@ struct TrainCommand {
         train_once(parent, loaded.name, each, train);
       else
         train({});
-      if (!trained) continue;
+      if (!trained || (group != nullptr && group->rank() > 0)) continue;
       const RunSummary& summary = *trained;
       if (json)
         runs.push_back(to_json(summary));
@@ -96,7 +106,8 @@ struct TrainCommand {
         fmt::print("{}", to_text(summary));
       std::fflush(stdout);
     }
-    if (json) fmt::print("{}\n", json_text({{"runs", runs}}));
+    if (json && (group == nullptr || group->rank() == 0))
+      fmt::print("{}\n", json_text({{"runs", runs}}));
   }
 };
 
@@ -106,15 +117,21 @@ struct ResumeCommand {
   double minutes = -1;
   bool json = false;
   PlaceOptions place;
+  DistributedOptions distributed;
 
   void run() const {
+    distributed.run(place.device,
+                    [this](torch::Device device, ProcessGroup* group) { run(device, group); });
+  }
+
+  void run(torch::Device device, ProcessGroup* group) const {
     const RunFolder run = RunFolder::open(folder);
     Recipe recipe = read_run_recipe(run);
     if (epochs >= 0) recipe.train.epochs = epochs;
     if (minutes >= 0) recipe.train.minutes = minutes;
-    const torch::Device device = parse_device(place.device);
     const DataSplits data = load_dataset(recipe.dataset, run_data_root(run, place.data));
-    const RunSummary summary = Trainer(recipe, data, run, device).run();
+    const RunSummary summary = Trainer(recipe, data, run, device, group).run();
+    if (group != nullptr && group->rank() > 0) return;
     if (json)
       fmt::print("{}\n", json_text(to_json(summary)));
     else
@@ -153,11 +170,13 @@ void add_train(CLI::App& app) {
       "Folder for the runs (default: runs/<data set>/<recipe>); each is in seed-<n> "
       "there, never over an existing one");
   options->place.add_to(*command);
+  options->distributed.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer(
       "Example:\n"
       "  remcaps train fashion-mnist/eff-capsnet --seeds 42..46 --epochs 20\n"
-      "  remcaps train folder/eff-capsnet --folder ~/pictures\n\n"
+      "  remcaps train folder/eff-capsnet --folder ~/pictures\n"
+      "  torchrun --no_python --nproc_per_node 4 remcaps train fashion-mnist/eff-capsnet\n\n"
       "Ctrl-C finishes the step, saves and tells how to go on (exit code 130).");
   command->callback([options] { options->run(); });
 }
@@ -171,6 +190,7 @@ void add_resume(CLI::App& app) {
   command->add_option("--minutes", options->minutes, "A new limit, earlier time counted; 0: none")
       ->check(at_least(0));
   options->place.add_to(*command);
+  options->distributed.add_to(*command);
   command->add_flag("--json", options->json, "One JSON object on stdout");
   command->footer("Example:\n  remcaps resume runs/fashion-mnist/eff-capsnet/seed-42");
   command->callback([options] { options->run(); });

@@ -13,6 +13,8 @@
 namespace remcaps {
 namespace {
 
+bool muted = false;
+
 // Bytes of the printable character with which the text begins; 0 if it begins with none.
 size_t printable_length(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
@@ -76,7 +78,12 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+void mute_messages(bool mute) noexcept {
+  muted = mute;
+}
+
 void write_to_stderr(std::string_view text) noexcept {
+  if (muted) return;
   const PipeSignalBlock block;
   [[maybe_unused]] const size_t lost = std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);

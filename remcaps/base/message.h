@@ -13,6 +13,10 @@ namespace remcaps {
 /// that are not UTF-8 are written as \n or \x1b. Names that come from files may hold anything.
 std::string printable(std::string_view text);
 
+/// From now on nothing is written to stderr, or everything again. Of many processes that do the same,
+/// one speaks.
+void mute_messages(bool mute) noexcept;
+
 /// Writes to stderr. Nothing happens if that fails: the terminal may be gone.
 void write_to_stderr(std::string_view text) noexcept;
 

@@ -1,6 +1,7 @@
 #include "remcaps/capsule/decoder.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/batch_norm.h"
 
 namespace remcaps {
 namespace {
@@ -100,7 +101,7 @@ std::string ConvDecoder::kind() const {
 Tensor ConvDecoder::pixels(const Tensor& masked_poses) {
   const Tensor pose = masked_poses.sum(1);  // the one that is not zero, [B, D]
   Tensor x = torch::relu(fc_->forward(pose)).view({-1, 16, base_height_, base_width_});
-  x = norm_->forward(x);
+  x = batch_norm(*norm_, x);
   for (auto& deconv : deconvs_) x = deconv->forward(x);
   return torch::relu(x.narrow(2, 0, shape.height).narrow(3, 0, shape.width));
 }

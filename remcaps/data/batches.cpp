@@ -86,10 +86,37 @@ void BatchSource::prepare_epoch(uint64_t seed, uint64_t epoch) const {
   const torch::Tensor samples =
       torch::arange(size_, torch::TensorOptions().dtype(torch::kInt64).device(device_));
   epoch_.order = torch::tensor(random_permutation(size_, seed, epoch)).to(dataset_.images.device());
+  epoch_.parts = order_of_parts(epoch_.order);
   epoch_.draws = augment_draws(augment_, seed, epoch, samples);
   epoch_.seed = seed;
   epoch_.number = epoch;
   epoch_.made = true;
+}
+
+void BatchSource::take_share(int64_t rank, int64_t size, int64_t batch) {
+  check(rank >= 0 && rank < size && size <= batch, "a share {} of {} of batches of {}", rank, size,
+        batch);
+  rank_ = rank;
+  processes_ = size;
+  shared_batch_ = batch;
+  epoch_.made = false;
+}
+
+BatchSource::Part BatchSource::part_of(int64_t count) const {
+  if (count < processes_) return {0, count, 1 / static_cast<double>(processes_)};
+  const Part part = {count * rank_ / processes_, count * (rank_ + 1) / processes_, 1};
+  return {part.first, part.end,
+          static_cast<double>(part.end - part.first) / static_cast<double>(count)};
+}
+
+torch::Tensor BatchSource::order_of_parts(const torch::Tensor& order) const {
+  if (processes_ == 1) return order;
+  const int64_t full = size_ / shared_batch_;
+  const Part part = part_of(shared_batch_);
+  return order.narrow(0, 0, full * shared_batch_)
+      .view({full, shared_batch_})
+      .slice(1, part.first, part.end)
+      .flatten();
 }
 
 Batch BatchSource::training_batch(int64_t step, int64_t batch_size, uint64_t seed,
@@ -99,25 +126,39 @@ Batch BatchSource::training_batch(int64_t step, int64_t batch_size, uint64_t see
         "batch {} of {} images: the data set has only {}", step, batch_size, size_);
   const at::NoGradGuard no_grad;
   prepare_epoch(seed, epoch);
-  return augmented(epoch_.order.narrow(0, first, std::min(batch_size, size_ - first)));
+  const int64_t count = std::min(batch_size, size_ - first);
+  const Part part = part_of(count);
+  Batch batch = augmented(epoch_.order.narrow(0, first + part.first, part.end - part.first));
+  batch.whole = count;
+  batch.weight = part.weight;
+  return batch;
 }
 
 Batch BatchSource::training_batch_at(const torch::Tensor& step, int64_t batch_size) const {
   check(epoch_.made, "a batch of an epoch that was not prepared");
   const at::NoGradGuard no_grad;
+  const Part part = part_of(batch_size);
+  const int64_t count = part.end - part.first;
   if (resident_ && only_moves_pixels(batch_augment_) && has_fused_batch(dataset_.images)) {
     const auto drawn = [this](Draw which) {
       return epoch_.draws.select(0, static_cast<int64_t>(which));
     };
     FusedBatch made = fused_batch(
         dataset_.images, dataset_.labels,
-        {epoch_.order, drawn(Draw::kShiftRow), drawn(Draw::kShiftColumn), drawn(Draw::kFlip)}, step,
-        batch_size,
+        {epoch_.parts, drawn(Draw::kShiftRow), drawn(Draw::kShiftColumn), drawn(Draw::kFlip)}, step,
+        count,
         {batch_augment_.shift, batch_augment_.flip, batch_augment_.mean, batch_augment_.std});
-    return {.images = made.images, .labels = made.labels, .indices = made.indices};
+    return {.images = made.images,
+            .labels = made.labels,
+            .indices = made.indices,
+            .whole = batch_size,
+            .weight = part.weight};
   }
-  const torch::Tensor places = step * batch_size + torch::arange(batch_size, step.options());
-  return augmented(epoch_.order.index_select(0, places));
+  const torch::Tensor places = step * count + torch::arange(count, step.options());
+  Batch batch = augmented(epoch_.parts.index_select(0, places));
+  batch.whole = batch_size;
+  batch.weight = part.weight;
+  return batch;
 }
 
 Batch BatchSource::augmented(const torch::Tensor& chosen) const {

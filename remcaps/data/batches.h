@@ -11,6 +11,10 @@ struct Batch {
   torch::Tensor images;   ///< float32 [B, C, H, W], augmented and normalised, on the device
   torch::Tensor labels;   ///< int64 [B], on the device
   torch::Tensor indices;  ///< int64 [B], place of each image in its data set, on the device
+  // Where the batch is a process's share of a larger one (BatchSource::take_share()):
+  int64_t whole = 0;  ///< images of the whole batch
+  /// What its mean counts in the sum over the processes that is the whole batch's mean.
+  double weight = 1;
 };
 
 /// A data set as bytes: on the device if it fits there, else in host memory, from which batches are
@@ -46,6 +50,11 @@ class BatchSource {
   /// Makes the order and the random numbers of an epoch, unless they are the ones at hand.
   void prepare_epoch(uint64_t seed, uint64_t epoch) const;
 
+  /// From now on training batches are the share of one of `size` processes: the same samples,
+  /// divided in their order. A last batch with fewer images than processes is given to each of them
+  /// as a whole. `batch` is the size of the whole batches, at least `size`.
+  void take_share(int64_t rank, int64_t size, int64_t batch);
+
   /// Images [first, first + count) in their own order, without augmentation.
   Batch evaluation_batch(int64_t first, int64_t count) const;
 
@@ -54,6 +63,13 @@ class BatchSource {
   torch::Tensor gather(const torch::Tensor& indices) const;
   // Images `chosen` (int64 [B], on the images' device) of the epoch at hand, augmented.
   Batch augmented(const torch::Tensor& chosen) const;
+  // This process's part of a batch of `count` images: [first, end).
+  struct Part {
+    int64_t first, end;
+    double weight;
+  };
+  Part part_of(int64_t count) const;
+  torch::Tensor order_of_parts(const torch::Tensor& order) const;
 
   Dataset dataset_;
   AugmentOptions augment_;        // as asked for
@@ -67,9 +83,11 @@ class BatchSource {
     bool made = false;
     uint64_t seed = 0, number = 0;
     torch::Tensor order;  // int64 [N], on the images' device
+    torch::Tensor parts;  // the same for this process's parts of the full batches
     torch::Tensor draws;  // float32 [draws, N] on the device
   };
   mutable Epoch epoch_;
+  int64_t rank_ = 0, processes_ = 1, shared_batch_ = 0;  // take_share()
 };
 
 /// One batch through the evaluation path (resize, crop, normalise) from bytes [B, C, H, W].

@@ -29,15 +29,14 @@ class EvaluationMode {
   bool was_training_;
 };
 
-// Calls `body(batch, forward, index)` for every batch, in order; batch `index` runs on stream
-// `index % streams`.
+// Calls `body(batch, forward, index, stream)` for every batch of this process, in order.
 template <typename Body>
 void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
                     const ForwardOptions& forward_options, int64_t streams, const Body& body) {
   torch::NoGradGuard no_grad;
   EvaluationMode mode(model);
   ParallelStreams side_by_side(source.device(), streams);
-  const auto run = [&](int64_t index) {
+  const auto run = [&](int64_t index, int64_t stream) {
     const Batch batch = source.evaluation_batch(index * options.batch, options.batch);
     mark(options.clock, "batch");
     Forward forward, second;
@@ -56,11 +55,15 @@ void for_each_batch(CapsNet& model, const BatchSource& source, const EvaluateOpt
       second.activations = second.activations.to(torch::kFloat32);
       options.on_second(batch, second);
     }
-    body(batch, forward, index);
+    body(batch, forward, index, stream);
     mark(options.clock, "sums");
   };
-  for (int64_t index = 0; index < source.batches(options.batch); ++index)
-    side_by_side.on(index % streams, [&run, index] { run(index); });
+  const int64_t processes = options.group == nullptr ? 1 : options.group->size();
+  int64_t index = options.group == nullptr ? 0 : options.group->rank();
+  for (int64_t stream = 0; index < source.batches(options.batch); index += processes) {
+    side_by_side.on(stream, [&run, index, stream] { run(index, stream); });
+    stream = (stream + 1) % streams;
+  }
   side_by_side.join();
 }
 
@@ -73,14 +76,14 @@ void add_batches(CapsNet& model, const BatchSource& source, const EvaluateOption
   forward_options.reconstruct = forward_options.reconstruct || reconstruct;
   for_each_batch(
       model, source, options, forward_options, sums.streams(),
-      [&](const Batch& batch, const Forward& forward, int64_t index) {
+      [&](const Batch& batch, const Forward& forward, int64_t index, int64_t stream) {
         Tensor loss =
             margin_loss(forward.activations, batch.labels, options.margin, options.kernels);
         if (reconstruct)
           loss = loss +
                  options.reconstruction *
                      reconstruction_loss(forward.reconstruction.to(torch::kFloat32), batch.images);
-        Tensor batch_loss = sums.losses[index], confusion = sums.confusion[index % sums.streams()];
+        Tensor batch_loss = sums.losses[index], confusion = sums.confusion[stream];
         if (options.kernels == KernelPath::kFused && has_fused_sums(loss, forward.activations)) {
           add_to_fused_evaluation(loss, forward.activations, batch.labels, batch_loss, confusion);
         } else {
@@ -142,11 +145,21 @@ EvaluationSums EvaluationSums::zeros(int64_t batches, int64_t streams, int64_t c
           torch::zeros({streams, classes * classes}, options.dtype(torch::kInt64))};
 }
 
+EvaluationSums EvaluationSums::of_all(ProcessGroup* group) const {
+  if (group == nullptr) return *this;
+  // No batch has two values, so the sums are exact. This process's own must stay as they are: a
+  // recorded pass writes to them again.
+  const EvaluationSums sums = {losses.clone(), confusion.clone()};
+  group->all_reduce_sum(sums.losses);
+  group->all_reduce_sum(sums.confusion);
+  return sums;
+}
+
 Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
   const EvaluationSums sums = EvaluationSums::zeros(source.batches(options.batch), /*streams=*/1,
                                                     model.classes(), source.device());
   add_batches(model, source, options, sums);
-  return read_back(sums, source, options.batch, model.classes());
+  return read_back(sums.of_all(options.group), source, options.batch, model.classes());
 }
 
 EvaluationPass::EvaluationPass(CapsNet& model, const BatchSource& source,
@@ -162,16 +175,17 @@ EvaluationPass::EvaluationPass(CapsNet& model, const BatchSource& source,
   options_.reconstruction = options.reconstruction;
   options_.bf16 = options.bf16;
   options_.kernels = options.kernels;
+  options_.group = options.group;
 }
 
 Evaluation EvaluationPass::run() {
   pass();
-  return read_back(sums_, source_, options_.batch, model_.classes());
+  return read_back(sums_.of_all(options_.group), source_, options_.batch, model_.classes());
 }
 
 double EvaluationPass::loss() {
   pass();
-  return mean_losses(sums_.losses, source_, options_.batch).images;
+  return mean_losses(sums_.of_all(options_.group).losses, source_, options_.batch).images;
 }
 
 void EvaluationPass::pass() {
@@ -200,12 +214,13 @@ double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
       torch::zeros({source.batches(options.batch)},
                    torch::TensorOptions().device(source.device()).dtype(torch::kFloat32));
   for_each_batch(model, source, options, ForwardOptions{}, /*streams=*/1,
-                 [&](const Batch& batch, const Forward& forward, int64_t index) {
+                 [&](const Batch& batch, const Forward& forward, int64_t index, int64_t) {
                    losses[index].copy_(margin_loss(forward.activations, batch.labels,
                                                    options.margin, options.kernels));
                    if (options.on_progress)
                      options.on_progress(index * options.batch + batch.labels.size(0));
                  });
+  if (options.group != nullptr) options.group->all_reduce_sum(losses);
   return mean_losses(losses, source, options.batch).images;
 }
 

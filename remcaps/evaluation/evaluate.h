@@ -13,6 +13,7 @@
 #include "remcaps/recipe/recipe.h"
 #include "remcaps/torch/compat.h"
 #include "remcaps/torch/device_graph.h"
+#include "remcaps/torch/process_group.h"
 
 namespace remcaps {
 
@@ -38,6 +39,9 @@ struct EvaluateOptions {
   std::function<void(const Batch&, const Forward&)> on_second;
   /// If given, it times the phases of a batch.
   PhaseClock* clock = nullptr;
+  /// If given, every process takes some of the batches. All get the same result: for the same
+  /// weights that of one process, bit for bit.
+  ProcessGroup* group = nullptr;
   /// Called after every batch with the number of images done. It may throw to end the pass.
   std::function<void(int64_t)> on_progress;
 };
@@ -70,7 +74,7 @@ struct Evaluation {
 Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options);
 
 /// Only the mean of the margin loss over the images: what a threshold search compares. It uses the
-/// options batch, margin, bf16, kernels and on_progress.
+/// options batch, margin, bf16, kernels, group and on_progress.
 double evaluate_margin_loss(CapsNet& model, const BatchSource& source,
                             const EvaluateOptions& options);
 
@@ -83,6 +87,8 @@ struct EvaluationSums {
   static EvaluationSums zeros(int64_t batches, int64_t streams, int64_t classes,
                               torch::Device device);
   int64_t streams() const { return confusion.size(0); }
+  /// Of all processes. In each, the batches of the others are zero.
+  EvaluationSums of_all(ProcessGroup* group) const;
 };
 
 /// Repeats evaluate() while the weights change in place. On a GPU every pass, also the first, is a
@@ -90,7 +96,7 @@ struct EvaluationSums {
 /// time, because one does not fill a GPU.
 class EvaluationPass {
  public:
-  /// Uses the options batch, margin, reconstruction, bf16 and kernels. Without `record`, or if
+  /// Uses the options batch, margin, reconstruction, bf16, kernels and group. Without `record`, or if
   /// recording is not possible, a pass is a call of evaluate(). The network and the images must
   /// outlive it.
   EvaluationPass(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,

@@ -20,6 +20,7 @@ ParseTreeReport collect(CapsNet& model, const BatchSource& source, EvaluateOptio
     collector.add(forward, batch.labels);
   };
   evaluate(model, source, options);
+  if (options.group != nullptr) collector.merge(*options.group);
   return collector.report(frequent);
 }
 
@@ -46,6 +47,7 @@ SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,
     collector.add(forward, batch.labels);
   };
   result.plain = evaluate(model, source, options);
+  if (options.group != nullptr) collector.merge(*options.group);
   result.trees = collector.report(frequent);
   return result;
 }

@@ -128,6 +128,58 @@ void TreeCollector::add_unquantized(const Forward& plain) {
   }
 }
 
+void TreeCollector::merge(ProcessGroup& group) {
+  const torch::NoGradGuard no_grad;
+  const auto add_up = [&](std::vector<int64_t>& counts) {
+    const Tensor sums = torch::tensor(counts, torch::kInt64);
+    group.all_reduce_sum(sums);
+    counts.assign(sums.data_ptr<int64_t>(), sums.data_ptr<int64_t>() + sums.numel());
+  };
+  // A process whose share has no batch has seen neither couplings nor lengths.
+  std::vector<int64_t> totals = {samples_, correct_.defined() ? correct_.item<int64_t>() : 0};
+  add_up(totals);
+  samples_ = totals[0];
+  correct_ = torch::tensor(totals[1]);
+  add_up(samples_per_class_);
+  add_up(clamped_);
+  add_up(couplings_);
+  for (size_t layer = 0; layer < routing_.size(); ++layer) {
+    Scores& scores = scores_[layer];
+    std::vector<double> numbers = {static_cast<double>(key_couplings_[layer]),
+                                   static_cast<double>(scores.rows),
+                                   static_cast<double>(scores.images)};
+    numbers.push_back(scores.rows > 0 ? scores.row_entropy.item<double>() : 0);
+    for (const Tensor& sums : {scores.norm_sum, scores.norm_square}) {
+      if (!sums.defined()) continue;
+      const Tensor host = sums.cpu();
+      numbers.insert(numbers.end(), host.data_ptr<double>(),
+                     host.data_ptr<double>() + host.numel());
+    }
+    const std::string bytes(reinterpret_cast<const char*>(numbers.data()),
+                            numbers.size() * sizeof(double));
+    scores = Scores{};
+    for (const std::string& part : group.gather(bytes)) {
+      const auto* of_rank = reinterpret_cast<const double*>(part.data());
+      const auto lengths = static_cast<int64_t>(part.size() / sizeof(double) - 4) / 2;
+      key_couplings_[layer] = std::max(key_couplings_[layer], static_cast<int64_t>(of_rank[0]));
+      scores.rows += static_cast<int64_t>(of_rank[1]);
+      scores.images += static_cast<int64_t>(of_rank[2]);
+      add_to(scores.row_entropy, torch::tensor(of_rank[3], torch::kDouble));
+      if (lengths == 0) continue;
+      const auto copy = [&](int64_t from) {
+        std::vector<double> values(of_rank + from, of_rank + from + lengths);
+        return torch::tensor(values, torch::kDouble);
+      };
+      add_to(scores.norm_sum, copy(4));
+      add_to(scores.norm_square, copy(4 + lengths));
+    }
+    if (!quantizers_[layer]) continue;
+    Dictionary merged(dictionaries_[layer].classes());
+    for (const std::string& part : group.gather(dictionaries_[layer].packed())) merged.merge(part);
+    dictionaries_[layer] = std::move(merged);
+  }
+}
+
 ParseTreeReport TreeCollector::report(size_t frequent) const {
   ParseTreeReport report;
   report.samples = samples_;

@@ -7,6 +7,7 @@
 #include "remcaps/capsule/forward.h"
 #include "remcaps/models/model.h"
 #include "remcaps/parse_tree/tree_report.h"
+#include "remcaps/torch/process_group.h"
 
 namespace remcaps {
 
@@ -35,6 +36,10 @@ class TreeCollector {
 
   /// The same images without quantizers, for the T- and D-score. Optional.
   void add_unquantized(const Forward& plain);
+
+  /// Adds what the other processes have collected: the reports of all become the same. Trees that are
+  /// as frequent as others are listed in another order than in one process.
+  void merge(ProcessGroup& group);
 
   /// `frequent`: how many trees of each class to list.
   ParseTreeReport report(size_t frequent = 5) const;

@@ -1,6 +1,7 @@
 #include "remcaps/models/deepcaps.h"
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/batch_norm.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
 #include "remcaps/models/graph_nodes.h"
@@ -195,7 +196,7 @@ std::string DeepCaps::describe_children(NetworkGraph& graph) const {
 Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
   Tensor x = convolve(*conv1_, images, context().kernels);
   if (options_.relu) x = torch::relu(x);
-  x = bn1_->forward(x);
+  x = batch_norm(*bn1_, x);
   if (options_.squash_conv1)
     x = squash_channels(x, options_.conv_channels, /*dim=*/1, {Squash::Form::kNorm, kSquashEpsilon},
                         context().kernels);

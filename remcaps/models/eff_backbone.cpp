@@ -5,6 +5,7 @@
 #include <torch/nn/modules/instancenorm.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/batch_norm.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/capsule/init.h"
 #include "remcaps/models/graph_nodes.h"
@@ -124,7 +125,10 @@ Tensor EffBackboneCapsNet::children(const Tensor& images, RoutingRecorder&) {
   for (auto& layer : layers_) {
     map = convolve(*layer.conv, map, context().kernels);
     map = leaky_ ? torch::leaky_relu(map, 0.3) : torch::relu(map);
-    if (!layer.norm.is_empty()) map = layer.norm.forward(map);
+    if (norm_ == Norm::kBatch)
+      map = batch_norm(*layer.norm.ptr()->as<torch::nn::BatchNorm2d>(), map);
+    else if (!layer.norm.is_empty())
+      map = layer.norm.forward(map);
   }
   return primary_->forward(map);
 }

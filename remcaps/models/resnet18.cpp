@@ -4,6 +4,7 @@
 #include <torch/nn/init.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/batch_norm.h"
 #include "remcaps/capsule/convolve.h"
 #include "remcaps/models/graph_nodes.h"
 #include "remcaps/torch/safetensors.h"
@@ -59,10 +60,10 @@ BasicBlockImpl::BasicBlockImpl(NetworkPlan& plan, const std::string& prefix, int
 }
 
 Tensor BasicBlockImpl::forward(const Tensor& map) {
-  Tensor x = torch::relu(bn1_->forward(convolve(*conv1_, map, kernels_)));
-  x = bn2_->forward(convolve(*conv2_, x, kernels_));
+  Tensor x = torch::relu(batch_norm(*bn1_, convolve(*conv1_, map, kernels_)));
+  x = batch_norm(*bn2_, convolve(*conv2_, x, kernels_));
   if (downsample_conv_.is_empty()) return torch::relu(x + map);
-  return torch::relu(x + downsample_bn_->forward(convolve(*downsample_conv_, map, kernels_)));
+  return torch::relu(x + batch_norm(*downsample_bn_, convolve(*downsample_conv_, map, kernels_)));
 }
 
 std::string BasicBlockImpl::describe(NetworkGraph& graph, const std::string& prefix,
@@ -98,7 +99,7 @@ ResNet18Impl::ResNet18Impl(NetworkPlan& plan, const std::string& prefix, bool tr
 }
 
 Tensor ResNet18Impl::forward(const Tensor& images) {
-  Tensor x = torch::relu(bn1_->forward(convolve(*conv1_, images, kernels_)));
+  Tensor x = torch::relu(batch_norm(*bn1_, convolve(*conv1_, images, kernels_)));
   x = torch::max_pool2d(x, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   for (auto& layer : layers_) x = layer->forward(x);
   return x;

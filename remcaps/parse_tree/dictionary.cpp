@@ -14,6 +14,27 @@ namespace {
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t kNotStored = std::numeric_limits<uint64_t>::max();
 
+// The bytes of a number or of a plain structure.
+template <typename Value>
+void append(std::string& bytes, const Value& value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string_view take_text(std::string_view& bytes, size_t length) {
+  check(length <= bytes.size(), "dictionary: {} bytes where {} were expected", bytes.size(),
+        length);
+  const std::string_view text = bytes.substr(0, length);
+  bytes.remove_prefix(length);
+  return text;
+}
+
+template <typename Value>
+Value take(std::string_view& bytes) {
+  Value value;
+  std::memcpy(&value, take_text(bytes, sizeof value).data(), sizeof value);
+  return value;
+}
+
 }  // namespace
 
 double entropy_bits(const std::vector<int64_t>& counts) {
@@ -31,9 +52,10 @@ double entropy_bits(const std::vector<int64_t>& counts) {
 Dictionary::Dictionary(int64_t classes, size_t key_bytes, Hasher hasher)
     : key_bytes_(key_bytes), hasher_(std::move(hasher)), classes_(classes) {}
 
-bool Dictionary::matches(const Entry& entry, int64_t class_index, std::string_view key) const {
-  if (entry.class_index != class_index || entry.length != key.size()) return false;
-  return entry.offset == kNotStored ||
+bool Dictionary::matches(const Entry& entry, int64_t class_index, std::string_view key,
+                         size_t length) const {
+  if (entry.class_index != class_index || entry.length != length) return false;
+  return entry.offset == kNotStored || key.empty() ||
          std::memcmp(keys_.data() + entry.offset, key.data(), key.size()) == 0;
 }
 
@@ -43,17 +65,22 @@ void Dictionary::add(int64_t class_index, std::string_view key) {
   ++classes_[class_index].samples;
   KeyHash hash = hasher_(key);
   hash.low += static_cast<uint64_t>(class_index);
+  count(class_index, hash, key, key.size(), 1);
+}
+
+void Dictionary::count(int64_t class_index, KeyHash hash, std::string_view key, size_t length,
+                       int64_t times) {
   const auto [found, is_new] = first_.try_emplace(hash, static_cast<uint32_t>(entries_.size()));
   for (uint32_t at = is_new ? kNone : found->second; at != kNone; at = entries_[at].next) {
-    if (matches(entries_[at], class_index, key)) {
-      ++entries_[at].count;
+    if (matches(entries_[at], class_index, key, length)) {
+      entries_[at].count += times;
       return;
     }
   }
-  note_difference(classes_[class_index], key);
+  if (!key.empty()) note_difference(classes_[class_index], key);
   Entry entry{static_cast<uint32_t>(class_index), is_new ? kNone : found->second, kNotStored,
-              key.size(), 1};
-  if (keys_.size() + key.size() <= key_bytes_) {
+              length, times};
+  if (key.size() == length && keys_.size() + length <= key_bytes_) {
     entry.offset = keys_.size();
     keys_.insert(keys_.end(), key.begin(), key.end());
   } else {
@@ -62,6 +89,44 @@ void Dictionary::add(int64_t class_index, std::string_view key) {
   check(entries_.size() < kNone, "dictionary: more than {} distinct keys", kNone);
   found->second = static_cast<uint32_t>(entries_.size());
   entries_.push_back(entry);
+}
+
+std::string Dictionary::packed() const {
+  std::vector<KeyHash> hashes(entries_.size());
+  for (const auto& [hash, first] : first_)
+    for (uint32_t at = first; at != kNone; at = entries_[at].next) hashes[at] = hash;
+  std::string bytes;
+  for (const ClassKeys& each : classes_) {
+    append(bytes, each.samples);
+    append(bytes, static_cast<uint64_t>(each.first.size()));
+    bytes += each.first + each.bits;
+  }
+  for (size_t k = 0; k < entries_.size(); ++k) {
+    append(bytes, entries_[k]);
+    append(bytes, hashes[k]);
+    if (entries_[k].offset != kNotStored)
+      bytes.append(keys_.data() + entries_[k].offset, entries_[k].length);
+  }
+  return bytes;
+}
+
+void Dictionary::merge(std::string_view packed) {
+  for (ClassKeys& each : classes_) {
+    each.samples += take<int64_t>(packed);
+    const auto length = take<uint64_t>(packed);
+    const std::string first(take_text(packed, length)), bits(take_text(packed, length));
+    if (length == 0) continue;
+    note_difference(each, first);
+    for (size_t at = 0; at < length; ++at)
+      each.bits[at] = static_cast<char>(each.bits[at] | bits[at]);
+  }
+  while (!packed.empty()) {
+    const auto entry = take<Entry>(packed);
+    const auto hash = take<KeyHash>(packed);
+    const bool stored = entry.offset != kNotStored;
+    count(entry.class_index, hash, take_text(packed, stored ? entry.length : 0), entry.length,
+          entry.count);
+  }
 }
 
 void Dictionary::note_difference(ClassKeys& of_class, std::string_view key) {

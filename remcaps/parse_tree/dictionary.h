@@ -28,6 +28,11 @@ class Dictionary {
   /// All keys of a class must have the same length.
   void add(int64_t class_index, std::string_view key);
 
+  /// All that was counted, for merge() in another process of the same program.
+  std::string packed() const;
+  /// Adds what another dictionary has counted, as if its keys came after those of this one.
+  void merge(std::string_view packed);
+
   struct Tree {
     int64_t count = 0;
     std::string_view key;  ///< empty if only the hash is known
@@ -60,7 +65,9 @@ class Dictionary {
     std::string first;  ///< the first key
     std::string bits;   ///< the bits in which a later key differed from it
   };
-  bool matches(const Entry& entry, int64_t class_index, std::string_view key) const;
+  /// Counts a key; an empty text for one of `length` bytes that is known by its hash.
+  void count(int64_t class_index, KeyHash hash, std::string_view key, size_t length, int64_t times);
+  bool matches(const Entry& entry, int64_t class_index, std::string_view key, size_t length) const;
   static void note_difference(ClassKeys& of_class, std::string_view key);
 
   size_t key_bytes_;

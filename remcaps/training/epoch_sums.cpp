@@ -24,9 +24,15 @@ void EpochSums::add_on_device(const torch::Tensor& batch_loss, const torch::Tens
   torch::NoGradGuard no_grad;
   if (has_fused_sums(batch_loss, activations))
     return add_to_fused_sums(batch_loss, activations, labels, position, loss, correct, bad_step);
-  const torch::Tensor value = batch_loss.to(torch::kFloat64);
-  loss += value * labels.size(0);
-  correct += (activations.argmax(1) == labels).sum();
+  add_totals(batch_loss, (activations.argmax(1) == labels).sum(), labels.size(0), position);
+}
+
+void EpochSums::add_totals(const torch::Tensor& mean_loss, const torch::Tensor& right,
+                           int64_t count, const torch::Tensor& position) {
+  torch::NoGradGuard no_grad;
+  const torch::Tensor value = mean_loss.to(torch::kFloat64);
+  loss += value * count;
+  correct += right;
   bad_step.copy_(torch::where(torch::isfinite(value), bad_step,
                               torch::minimum(bad_step, position.squeeze(0))));
 }

@@ -28,7 +28,10 @@ std::vector<int64_t> parse_seeds(const std::string& text) {
 
 std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                                    const fs::path& parent, const fs::path& data_root,
-                                   torch::Device device) {
+                                   torch::Device device, ProcessGroup* group) {
+  if (group != nullptr && group->rank() > 0)
+    return std::make_unique<Trainer>(recipe, data, RunFolder::open(group->broadcast_text("")),
+                                     device, group);
   const RunFolder folder = RunFolder::create(parent, recipe.train.seed);
   try {
     const json info = {{"recipe", recipe.name},
@@ -38,7 +41,8 @@ std::unique_ptr<Trainer> start_run(const Recipe& recipe, const DataSplits& data,
                        {"torch", TORCH_VERSION}};
     write_atomically(folder.info(), json_text(info, 2) + "\n");
     write_atomically(folder.recipe(), recipe.to_text());
-    return std::make_unique<Trainer>(recipe, data, folder, device);
+    if (group != nullptr) group->broadcast_text(fs::absolute(folder.path()).string());
+    return std::make_unique<Trainer>(recipe, data, folder, device, group);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(folder.path(), ignored);

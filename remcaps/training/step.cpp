@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "remcaps/capsule/batch_norm.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/torch/compat.h"
 
@@ -27,15 +28,18 @@ std::unique_ptr<Pruner> pruner_of(const Recipe& recipe) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(const Recipe& recipe, CapsNet& model, torch::Device device)
+TrainingStep::TrainingStep(const Recipe& recipe, CapsNet& model, torch::Device device,
+                           ProcessGroup* group)
     : recipe_(recipe),
       model_(model),
       device_(device),
+      group_(group),
       adam_(make_adam(recipe, model)),
       pruner_(pruner_of(recipe)) {}
 
 bool TrainingStep::run(const Batch& batch, int64_t position, PruningContext& context,
                        EpochSums& sums) {
+  if (group_ != nullptr) return run_share(batch, position, context, sums);
   adam_.zero_grad();
   const Forward made = training_forward(batch);
   mark(clock_, "forward");
@@ -51,8 +55,63 @@ bool TrainingStep::run(const Batch& batch, int64_t position, PruningContext& con
   return true;
 }
 
+bool TrainingStep::run_share(const Batch& batch, int64_t position, PruningContext& context,
+                             EpochSums& sums) {
+  // The forward pass updates the averages of batch norms.
+  std::vector<Tensor> before;
+  for (const Tensor& buffer : model_.buffers()) before.push_back(buffer.clone());
+  Totals totals;
+  try {
+    totals = share_gradients(batch, context.epoch, /*mixed_precision=*/true);
+  } catch (const PeerLost&) {
+    const torch::NoGradGuard no_grad;
+    for (size_t k = 0; k < before.size(); ++k) model_.buffers()[k].copy_(before[k]);
+    throw;
+  }
+  if (device_.is_cpu() && !std::isfinite(totals.loss.item<double>())) return false;
+  update(context);
+  sums.add_totals(totals.loss, totals.correct, batch.whole,
+                  torch::full({1}, position, sums.bad_step.options()));
+  sums.images += batch.whole;
+  return true;
+}
+
+TrainingStep::Totals TrainingStep::share_gradients(const Batch& batch, int64_t epoch,
+                                                   bool mixed_precision) {
+  adam_.zero_grad();
+  // A batch that every process has as a whole is not divided.
+  const bool divided = batch.labels.size(0) < batch.whole;
+  const DividedBatch statistics(divided ? group_ : nullptr);
+  const Forward made = mixed_precision ? training_forward(batch) : forward(batch);
+  const Tensor loss = loss_of(batch, made, epoch) * batch.weight;
+  loss.backward();
+  const torch::NoGradGuard no_grad;
+  const Tensor correct =
+      (made.activations.argmax(1) == batch.labels).sum() * (divided ? 1.0 : batch.weight);
+  std::vector<Tensor> parts, parameters;
+  for (const auto& [name, parameter] : adam_.parameters()) {
+    if (!parameter.grad().defined()) continue;
+    parameters.push_back(parameter);
+    parts.push_back(parameter.grad().flatten());
+  }
+  parts.push_back(torch::stack({loss.detach(), correct.to(loss.scalar_type())}));
+  const Tensor flat = torch::cat(parts);
+  group_->all_reduce_sum(flat);
+  int64_t offset = 0;
+  for (Tensor& parameter : parameters) {
+    parameter.mutable_grad() = flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+    offset += parameter.numel();
+  }
+  return {flat[offset], flat[offset + 1].round().to(torch::kInt64)};
+}
+
 void TrainingStep::run_on_device(const Batch& batch, const Tensor& position, const Tensor& numbers,
                                  const UpdateRule& rule, int64_t epoch, EpochSums& sums) {
+  if (group_ != nullptr) {
+    const Totals totals = share_gradients(batch, epoch, /*mixed_precision=*/true);
+    adam_.step(numbers, rule);
+    return sums.add_totals(totals.loss, totals.correct, batch.whole, position);
+  }
   adam_.zero_grad();
   const Forward made = training_forward(batch);
   const Tensor loss = loss_of(batch, made, epoch);
@@ -62,6 +121,10 @@ void TrainingStep::run_on_device(const Batch& batch, const Tensor& position, con
 }
 
 void TrainingStep::make_gradients(const Batch& batch, int64_t epoch) {
+  if (group_ != nullptr) {
+    share_gradients(batch, epoch, /*mixed_precision=*/false);
+    return;
+  }
   adam_.zero_grad();
   loss_of(batch, forward(batch), epoch).backward();
 }

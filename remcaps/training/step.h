@@ -7,6 +7,7 @@
 #include "remcaps/evaluation/phase_clock.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/recipe/recipe.h"
+#include "remcaps/torch/process_group.h"
 #include "remcaps/training/adam.h"
 #include "remcaps/training/epoch_sums.h"
 
@@ -16,12 +17,15 @@ namespace remcaps {
 /// and `remcaps bench` both use it.
 class TrainingStep {
  public:
-  /// `recipe` and `model` must outlive it. The model must be on `device` already.
-  TrainingStep(const Recipe& recipe, CapsNet& model, torch::Device device);
+  /// All arguments must outlive it. The model must be on `device` already. If `group` is given, a
+  /// batch is this process's share of one, and a step is a collective operation with the same
+  /// result in all processes.
+  TrainingStep(const Recipe& recipe, CapsNet& model, torch::Device device,
+               ProcessGroup* group = nullptr);
 
   /// Runs the step `position` of the epoch in `context`. On a CPU it returns false if the loss is
   /// not finite, and the weights do not change then. On a GPU nothing waits for the loss: see
-  /// EpochSums::bad_step.
+  /// EpochSums::bad_step. If PeerLost is thrown, the network is as it was before the step.
   bool run(const Batch& batch, int64_t position, PruningContext& context, EpochSums& sums);
 
   /// The same as work that can be recorded: it does not wait for the device, and does not depend on
@@ -43,12 +47,21 @@ class TrainingStep {
   Forward forward(const Batch& batch);
   /// In the recipe's precision.
   Forward training_forward(const Batch& batch);
+  /// What a step has found out about its whole batch.
+  struct Totals {
+    Tensor loss;     ///< float32 [], the mean
+    Tensor correct;  ///< int64 []
+  };
+  /// Forward and backward of a share. The gradients are those of the whole batch afterwards.
+  Totals share_gradients(const Batch& batch, int64_t epoch, bool mixed_precision);
+  bool run_share(const Batch& batch, int64_t position, PruningContext& context, EpochSums& sums);
   Tensor loss_of(const Batch& batch, const Forward& forward, int64_t epoch) const;
   void update(PruningContext& context);
 
   const Recipe& recipe_;
   CapsNet& model_;
   torch::Device device_;
+  ProcessGroup* group_;
   Adam adam_;
   std::unique_ptr<Pruner> pruner_;
   PhaseClock* clock_ = nullptr;

@@ -10,6 +10,7 @@
 #include "remcaps/capsule/loss.h"
 #include "remcaps/evaluation/memory.h"
 #include "remcaps/evaluation/split_trees.h"
+#include "remcaps/models/stacked_capsnet.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/recipe/context.h"
@@ -50,10 +51,12 @@ void apply_runtime_options(const Recipe& recipe) {
   set_tf32(recipe.precision != "float32");
 }
 
-Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device)
+Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device,
+                 ProcessGroup* group)
     : recipe_(std::move(recipe)),
       folder_(std::move(folder)),
       device_(device),
+      group_(group),
       class_names_(data.class_names),
       extra_(data.extra),
       context_(model_context(recipe_, data)),
@@ -73,9 +76,13 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
   const std::string warning = check_memory(*model_, recipe_, device_);
   if (!warning.empty()) say("warning: {}", warning);
   model_->to(device_);
-  step_ = std::make_unique<TrainingStep>(recipe_, *model_, device_);
+  step_ = std::make_unique<TrainingStep>(recipe_, *model_, device_, group_);
   const AugmentOptions& augment = recipe_.dataset.augment;
   train_ = std::make_unique<BatchSource>(data.train, augment, device_);
+  if (group_ != nullptr) {
+    check_can_be_divided();
+    train_->take_share(group_->rank(), group_->size(), recipe_.train.batch);
+  }
   validation_ = std::make_unique<BatchSource>(data.validation, augment, device_);
   if (data.test.size() > 0) test_ = std::make_unique<BatchSource>(data.test, augment, device_);
   if (StepGraph::serves(recipe_, *step_, *train_, device_))
@@ -111,31 +118,129 @@ void Trainer::train_mode() {
 }
 
 RunSummary Trainer::run(std::optional<double> minutes) {
-  RunLock lock(folder_);
-  lock_ = &lock;
+  std::optional<RunLock> lock;
+  if (writes()) lock_ = &lock.emplace(folder_);
   const InterruptGuard guard;
   std::optional<OwnStream> stream;  // the whole run uses one stream
   if (recipe_.cuda_graph) stream.emplace(device_);
+  try {
+    return train_to_the_end(minutes);
+  } catch (const PeerLost& lost) {
+    save_after_loss(lost);
+  }
+}
+
+RunSummary Trainer::train_to_the_end(std::optional<double> minutes) {
   start();
   limit_seconds_ = 60 * minutes.value_or(recipe_.train.minutes);
   if (minutes && limit_seconds_ > 0) limit_seconds_ += seconds_before_;
+  look_for_stop();
   std::string reason = reason_to_stop();
   while (reason.empty()) {
     train_epoch();
+    look_for_stop();
     reason = reason_to_stop();
     if (reason.empty()) stop_if_interrupted();
   }
   return finish(reason);
 }
 
+void Trainer::check_can_be_divided() const {
+  const auto* stacked = dynamic_cast<const StackedCapsNet*>(model_.get());
+  check(stacked == nullptr || stacked->images_are_independent(),
+        "{}: the routing of {} takes a mean over the batch, which cannot be divided over {} "
+        "processes; --distributed off trains in each process alone",
+        recipe_.name, model_->name(), group_->size());
+  check(recipe_.train.batch >= group_->size(), "{}: train.batch is {}; expected at least {}, {}",
+        recipe_.name, recipe_.train.batch, group_->size(), "the number of processes");
+}
+
+void Trainer::check_same_run() {
+  if (group_ == nullptr) return;
+  const std::string own = fmt::format("{}\n{} {} {}", recipe_.to_text(), train_->size(),
+                                      validation_->size(), test_ ? test_->size() : 0);
+  check(own == group_->broadcast_text(own),
+        "rank {} has another recipe or other data than rank 0; expected the same", group_->rank());
+}
+
+void Trainer::share_weights() {
+  if (group_ == nullptr) return;
+  const torch::NoGradGuard no_grad;
+  for (const auto& list : {model_->parameters(), model_->buffers()})
+    for (const Tensor& tensor : list) group_->broadcast(tensor);
+}
+
+void Trainer::check_same_masks() {
+  if (group_ == nullptr) return;
+  // FNV-1a over the bytes of all masks.
+  uint64_t hash = 14695981039346656037U;
+  for (const auto& [name, tensor] : step_->pruner().state()) {
+    if (tensor.scalar_type() != torch::kUInt8) continue;
+    const Tensor mask = tensor.cpu().contiguous();
+    const uint8_t* bytes = mask.data_ptr<uint8_t>();
+    for (int64_t k = 0; k < mask.numel(); ++k) hash = (hash ^ bytes[k]) * 1099511628211U;
+  }
+  const std::vector<std::string> all = group_->gather(std::to_string(hash));
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    check(
+        all[rank] == all[0],
+        "after epoch {}, rank {} has pruned other weights than rank 0; the run cannot go on; last "
+        "good checkpoint: {} ({})",
+        progress_.epoch + 1, rank, folder_.state().string(), last_saved_);
+}
+
+void Trainer::look_for_stop() {
+  // On a GPU the steps are only queued here, and looking would wait for them.
+  constexpr int64_t kStepsBetweenLooks = 32;
+  if (group_ != nullptr && device_.is_cuda() && progress_.position % kStepsBetweenLooks != 0)
+    return;
+  stop_signal_ = InterruptGuard::signal();
+  out_of_time_ = limit_seconds_ > 0 && seconds() >= limit_seconds_;
+  if (group_ == nullptr) return;
+  // How many processes got each signal, and whether rank 0 is out of time.
+  const Tensor votes =
+      torch::tensor({stop_signal_ == SIGINT ? 1 : 0, stop_signal_ == SIGTERM ? 1 : 0,
+                     out_of_time_ && writes() ? 1 : 0},
+                    torch::kInt64);
+  group_->all_reduce_sum(votes);
+  const int64_t* vote = votes.data_ptr<int64_t>();
+  stop_signal_ = vote[0] > 0 ? SIGINT : vote[1] > 0 ? SIGTERM : 0;
+  out_of_time_ = vote[2] > 0;
+}
+
+void Trainer::save_after_loss(const PeerLost& lost) {
+  display_.clear();
+  std::optional<RunLock> lock;
+  if (lost.writer()) {
+    // Every process that is left has the state. The first writes it; the others find its lock, or
+    // write the same once more.
+    try {
+      lock_ = &lock.emplace(folder_);
+    } catch (const Error&) {
+    }
+  }
+  if (lock_ == nullptr) fail("{}", lost.what());
+  if (savable_) {
+    write_state();
+    last_saved_ = place_text(progress_);
+  }
+  fail("{}; saved at {}; go on with: remcaps resume {}", lost.what(), last_saved_,
+       folder_.path().string());
+}
+
 void Trainer::start() {
   begin_ = looked_ = saved_at_ = epoch_saved_at_ = Clock::now();
   if (recipe_.precision == "bf16" && !device_.is_cuda())
     say("note: precision bf16 is for a GPU; on a CPU the run is float32");
-  folder_.remove_leftovers();
-  write_atomically(folder_.recipe(), recipe_.to_text());
-  metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
-  if (std::filesystem::exists(folder_.state())) {
+  check_same_run();
+  if (writes()) {
+    folder_.remove_leftovers();
+    write_atomically(folder_.recipe(), recipe_.to_text());
+    metrics_ = std::make_unique<MetricsFile>(folder_.metrics());
+  }
+  bool resumes = std::filesystem::exists(folder_.state());
+  if (group_ != nullptr) resumes = group_->broadcast_text(resumes ? "yes" : "no") == "yes";
+  if (resumes) {
     progress_ = load_state(folder_.state(), *model_, step_->adam(), step_->pruner(), sums_);
     const int64_t steps = train_->batches(recipe_.train.batch);
     check(progress_.position <= steps && sums_.images <= train_->size(),
@@ -143,14 +248,18 @@ void Trainer::start() {
           folder_.state().string(), progress_.position, sums_.images, steps, train_->size());
     seconds_before_ = progress_.seconds;
     if (progress_.position == 0) saved_epochs_ = progress_.epoch;
-    metrics_->cut(progress_.epoch);
+    if (metrics_) metrics_->cut(progress_.epoch);
     last_saved_ = place_text(progress_);
+    savable_ = true;
+    share_weights();
     return;
   }
-  metrics_->cut(0);
+  if (metrics_) metrics_->cut(0);
+  share_weights();
   PruningContext context = pruning_context();
   step_->pruner().at_initialisation(context);
   step_->adam().zero_grad();
+  savable_ = true;
   save_state_now();
 }
 
@@ -164,7 +273,7 @@ std::string Trainer::reason_to_stop() const {
   if (recipe_.train.patience > 0 &&
       progress_.epoch - 1 - progress_.best_epoch >= recipe_.train.patience)
     return "patience";
-  return out_of_time() ? "minutes" : "";
+  return out_of_time_ ? "minutes" : "";
 }
 
 void Trainer::train_epoch() {
@@ -182,8 +291,9 @@ void Trainer::train_epoch() {
     if (Clock::now() - looked_ > std::chrono::seconds(1)) look_at_sums();
     // The end of the epoch saves everything.
     if (progress_.position == steps) break;
+    look_for_stop();
     stop_if_interrupted();
-    if (out_of_time()) break;
+    if (out_of_time_) break;
     if (checkpoint_is_due()) save_state_now();
   }
   look_at_sums();
@@ -232,8 +342,10 @@ void Trainer::note_progress(double loss, double accuracy) {
 void Trainer::stop_not_finite(int64_t position) {
   display_.clear();
   const Batch batch = batch_of(position);
-  const std::string where =
-      find_nonfinite(*model_, batch, [&] { step_->make_gradients(batch, progress_.epoch); });
+  const std::string where = find_nonfinite(*model_, batch, [&] {
+    // The gradients of several processes are those of this step still.
+    if (group_ == nullptr) step_->make_gradients(batch, progress_.epoch);
+  });
   fail(
       "loss is not finite at epoch {}, step {}; first not finite: {}; last good checkpoint: {} "
       "({})",
@@ -241,8 +353,7 @@ void Trainer::stop_not_finite(int64_t position) {
 }
 
 void Trainer::stop_if_interrupted() {
-  const int signal = InterruptGuard::signal();
-  if (signal == 0) return;
+  if (stop_signal_ == 0) return;
   display_.clear();
   if (progress_.position == 0)
     save_epoch();
@@ -250,7 +361,7 @@ void Trainer::stop_if_interrupted() {
     save_state_now();
   throw Interrupted(fmt::format("interrupted; saved at {}; go on with: remcaps resume {}",
                                 last_saved_, folder_.path().string()),
-                    signal);
+                    stop_signal_);
 }
 
 bool Trainer::checkpoint_is_due() const {
@@ -268,10 +379,14 @@ bool Trainer::epoch_checkpoint_is_due() const {
 
 void Trainer::save_state_now() {
   if (sums_.images > 0) look_at_sums();  // a loss that is not finite must not be saved
-  progress_.seconds = seconds();
-  save_state(folder_.state(), *model_, step_->adam(), step_->pruner(), progress_, sums_);
+  if (writes()) write_state();
   saved_at_ = Clock::now();
   last_saved_ = place_text(progress_);
+}
+
+void Trainer::write_state() {
+  progress_.seconds = seconds();
+  save_state(folder_.state(), *model_, step_->adam(), step_->pruner(), progress_, sums_);
 }
 
 void Trainer::end_epoch() {
@@ -282,30 +397,35 @@ void Trainer::end_epoch() {
   const auto images = static_cast<double>(sums_.images);
   record.train_loss = sums_.loss.item<double>() / images;
   record.train_accuracy = sums_.correct.item<double>() / images;
+  share_weights();
   try {
     validate(record);
     prune(record);
   } catch (const StopRequested&) {
+    if (group_ == nullptr) look_for_stop();
     stop_if_interrupted();  // saves the run as it is after its last step
   }
+  savable_ = false;
+  check_same_masks();
   measure_test(record);
 
   const bool improved = record.validation_loss < progress_.best_loss;
   if (improved) {
     progress_.best_loss = record.validation_loss;
     progress_.best_epoch = progress_.epoch;
-    save_weights(folder_.best(), *model_, weights_info(progress_.epoch));
+    if (writes()) save_weights(folder_.best(), *model_, weights_info(progress_.epoch));
   }
   const auto& keep = recipe_.metrics.keep_epochs;
-  if (std::find(keep.begin(), keep.end(), progress_.epoch) != keep.end())
+  if (writes() && std::find(keep.begin(), keep.end(), progress_.epoch) != keep.end())
     save_weights(folder_.epoch(progress_.epoch), *model_, weights_info(progress_.epoch));
-  metrics_->append(record);
+  if (metrics_) metrics_->append(record);
   display_.end_epoch(record, improved);
   warn_if_saturated(record);
 
   ++progress_.epoch;
   progress_.position = 0;
   sums_ = EpochSums::zeros(device_);
+  savable_ = true;
   // `best` and the state must agree, so they are saved together.
   if (improved || epoch_checkpoint_is_due()) save_epoch();
   if (!on_epoch_) return;
@@ -319,7 +439,7 @@ void Trainer::end_epoch() {
 
 void Trainer::save_epoch() {
   if (saved_epochs_ == progress_.epoch) return;
-  save_weights(folder_.last(), *model_, weights_info(progress_.epoch - 1));
+  if (writes()) save_weights(folder_.last(), *model_, weights_info(progress_.epoch - 1));
   save_state_now();
   saved_epochs_ = progress_.epoch;
   epoch_saved_at_ = saved_at_;
@@ -335,12 +455,12 @@ void Trainer::warn_if_saturated(const EpochRecord& record) const {
 }
 
 void Trainer::validate(EpochRecord& record) {
-  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
+  EvaluateOptions options = evaluation(progress_.epoch);
   options.reconstruction = recipe_.loss.reconstruction;
   display_.begin_pass("validation", validation_->size());
   options.on_progress = [this](int64_t done) {
     display_.update_pass(done);
-    stop_pass_if_interrupted();
+    if (group_ == nullptr) stop_pass_if_interrupted();
   };
   const Evaluation result = evaluate(*model_, *validation_, options);
   if (!std::isfinite(result.batch_mean_loss)) {
@@ -394,7 +514,7 @@ void Trainer::warn_if_pruned_at_chance(const EpochRecord& record) {
 void Trainer::measure_test(EpochRecord& record) {
   const int64_t every = recipe_.metrics.every;
   if (every == 0 || (progress_.epoch + 1) % every != 0 || test_ == nullptr) return;
-  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
+  EvaluateOptions options = evaluation(progress_.epoch);
   display_.begin_pass("test", test_->size());
   options.on_progress = [this](int64_t done) { display_.update_pass(done); };
   const SplitMeasurement result =
@@ -410,6 +530,7 @@ void Trainer::measure_test(EpochRecord& record) {
 
 RunSummary Trainer::finish(const std::string& reason) {
   save_epoch();
+  savable_ = false;
   RunSummary summary;
   summary.folder = folder_.path().string();
   summary.recipe = recipe_.name;
@@ -427,8 +548,12 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.steps = progress_.step;
   summary.best_validation_loss = progress_.best_loss;
   summary.seconds = seconds();
-  if (!last) load_weights(*model_, TensorFile(folder_.best()).load_all(), folder_.best().string());
-  const EvaluateOptions options = evaluation_options(recipe_, summary.checkpoint_epoch, device_);
+  if (!last) {
+    if (writes())
+      load_weights(*model_, TensorFile(folder_.best()).load_all(), folder_.best().string());
+    share_weights();
+  }
+  const EvaluateOptions options = evaluation(summary.checkpoint_epoch);
   if (test_ != nullptr)
     summary.test = measure_split(*model_, *test_, quantizers(), options, /*scores=*/true);
   for (const auto& [name, dataset] : extra_) {
@@ -439,7 +564,8 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.parameters = sparsity.parameters;
   summary.parameters_nonzero = sparsity.nonzero;
   summary.sparsity = sparsity.published();
-  write_atomically(folder_.summary(), json_text(to_json(summary), 2) + "\n");
+  if (writes()) write_atomically(folder_.summary(), json_text(to_json(summary), 2) + "\n");
+  if (group_ != nullptr) group_->barrier();  // the others end when the files are complete
   return summary;
 }
 
@@ -461,13 +587,18 @@ PruningContext Trainer::pruning_context() {
 }
 
 double Trainer::search_loss() {
-  EvaluateOptions options = evaluation_options(recipe_, progress_.epoch, device_);
-  stop_pass_if_interrupted();
+  EvaluateOptions options = evaluation(progress_.epoch);
+  if (group_ != nullptr) {
+    look_for_stop();
+    if (stop_signal_ != 0) throw StopRequested();
+  } else {
+    stop_pass_if_interrupted();
+  }
   if (!device_.is_cuda()) {
     display_.begin_pass("search", validation_->size());
     options.on_progress = [this](int64_t done) {
       display_.update_pass(done);
-      stop_pass_if_interrupted();
+      if (group_ == nullptr) stop_pass_if_interrupted();
     };
     return evaluate_margin_loss(*model_, *validation_, options);
   }
@@ -480,16 +611,18 @@ double Trainer::search_loss() {
   return search_pass_->loss();
 }
 
+EvaluateOptions Trainer::evaluation(int64_t epoch) const {
+  EvaluateOptions options = evaluation_options(recipe_, epoch, device_);
+  options.group = group_;
+  return options;
+}
+
 WeightsInfo Trainer::weights_info(int64_t epoch) const {
   return {recipe_, context_, class_names_, epoch};
 }
 
 double Trainer::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(Clock::now() - begin_).count();
-}
-
-bool Trainer::out_of_time() const {
-  return limit_seconds_ > 0 && seconds() >= limit_seconds_;
 }
 
 }  // namespace remcaps

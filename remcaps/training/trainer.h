@@ -32,12 +32,15 @@ void apply_runtime_options(const Recipe& recipe);
 class Trainer {
  public:
   /// Builds everything. `folder` is new, or that of a run to continue: if it has a
-  /// state.safetensors, run() starts from there.
-  Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device);
+  /// state.safetensors, run() starts from there. If `group` is given, all its processes build the
+  /// same trainer and train the run together; rank 0 writes the files.
+  Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch::Device device,
+          ProcessGroup* group = nullptr);
 
   /// Trains until a limit of the recipe is reached. `minutes` replaces the recipe's time limit and
   /// counts from now, not from the first step of the run; 0: no limit. Throws Interrupted after
-  /// SIGINT or SIGTERM, when the state is saved, and Error if a loss is not finite.
+  /// SIGINT or SIGTERM, when the state is saved, and Error if a loss is not finite. PeerLost if
+  /// another process is lost; the state is saved by rank 0, or by another if that is lost.
   RunSummary run(std::optional<double> minutes = std::nullopt);
 
   /// A function to call after every epoch, when its row is in metrics.csv. If it throws, the state is
@@ -53,7 +56,21 @@ class Trainer {
 
   void freeze();
   void train_mode();
+  RunSummary train_to_the_end(std::optional<double> minutes);
   void start();
+  bool writes() const { return group_ == nullptr || group_->rank() == 0; }
+  /// Error if the network's routing depends on the whole batch.
+  void check_can_be_divided() const;
+  /// Error unless all processes have the same recipe and data.
+  void check_same_run();
+  /// Gives every process the weights of rank 0: processors of different kinds round differently.
+  void share_weights();
+  /// Error if the processes have pruned different weights.
+  void check_same_masks();
+  /// Looks for signals and at the time limit. All processes see the same.
+  void look_for_stop();
+  [[noreturn]] void save_after_loss(const PeerLost& lost);
+  EvaluateOptions evaluation(int64_t epoch) const;
   /// "epochs", "accuracy", "minutes" or "patience"; empty if the run continues.
   std::string reason_to_stop() const;
   void train_epoch();
@@ -81,14 +98,15 @@ class Trainer {
   bool checkpoint_is_due() const;        ///< within an epoch
   bool epoch_checkpoint_is_due() const;  ///< at its end
   void save_state_now();
+  void write_state();
   void save_epoch();  ///< saves last and state after an epoch, unless they are saved already
   WeightsInfo weights_info(int64_t epoch) const;
   double seconds() const;
-  bool out_of_time() const;
 
   Recipe recipe_;
   RunFolder folder_;
   torch::Device device_;
+  ProcessGroup* group_;  ///< null: this process alone
   std::vector<std::string> class_names_;
   std::map<std::string, Dataset> extra_;  ///< further splits, measured when the run ends
   ModelContext context_;
@@ -98,7 +116,7 @@ class Trainer {
   std::unique_ptr<StepGraph> graph_;                        ///< null if steps are not recorded
   std::unique_ptr<EvaluationPass> search_pass_;             ///< null before the first search
   MarginOptions search_margin_;                             ///< the margins of search_pass_
-  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<MetricsFile> metrics_;  ///< null in a process that does not write
   TrainingDisplay display_;
   std::function<void()> on_epoch_;  ///< may be empty
 
@@ -112,7 +130,12 @@ class Trainer {
   bool warned_at_chance_ = false;
   double seconds_before_ = 0;  ///< training time before this process
   double limit_seconds_ = 0;   ///< limit of the whole training time; 0: none
-  std::string last_saved_;     ///< "epoch 3, step 120", for messages
+  /// Whether the state is that of last_saved_ or a later step; not between pruning and the end of
+  /// the epoch.
+  bool savable_ = false;
+  int stop_signal_ = 0;  ///< as look_for_stop() saw it
+  bool out_of_time_ = false;
+  std::string last_saved_;  ///< "epoch 3, step 120", for messages
 };
 
 }  // namespace remcaps

@@ -270,6 +270,39 @@ TEST(BatchSource, AugmentationDependsOnNeitherBatchSizeNorOrder) {
   }
 }
 
+TEST(BatchSource, SharesOfTheProcessesAreTheWholeBatch) {
+  const BatchSource whole(noisy_set(37, 3, 16), everything(), torch::kCPU);
+  for (const int64_t processes : {2, 3, 8}) {
+    std::vector<BatchSource> shares;
+    for (int64_t rank = 0; rank < processes; ++rank)
+      shares.emplace_back(noisy_set(37, 3, 16), everything(), torch::kCPU)
+          .take_share(rank, processes, /*batch=*/8);
+    for (int64_t step = 0; step < whole.batches(8); ++step) {
+      const Batch expected = whole.training_batch(step, 8, 42, 3);
+      std::vector<torch::Tensor> images, labels;
+      double weight = 0;
+      for (const BatchSource& source : shares) {
+        const Batch share = source.training_batch(step, 8, 42, 3);
+        EXPECT_EQ(share.whole, expected.labels.size(0));
+        images.push_back(share.images);
+        labels.push_back(share.labels);
+        weight += share.weight;
+        if (share.whole < 8) continue;
+        const Batch counted = source.training_batch_at(torch::full({1}, step, torch::kInt64), 8);
+        EXPECT_TRUE(torch::equal(counted.images, share.images));
+        EXPECT_EQ(counted.weight, share.weight);
+      }
+      EXPECT_NEAR(weight, 1, 1e-12);
+      if (expected.labels.size(0) < processes) {  // the last one: each process has all of it
+        EXPECT_TRUE(torch::equal(images.back(), expected.images));
+        continue;
+      }
+      EXPECT_TRUE(torch::equal(torch::cat(images), expected.images));
+      EXPECT_TRUE(torch::equal(torch::cat(labels), expected.labels));
+    }
+  }
+}
+
 TEST(BatchSource, StepThatTheDeviceCountsHasTheSameBatch) {
   AugmentOptions moves;
   moves.shift = 2;

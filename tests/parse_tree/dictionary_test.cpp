@@ -56,6 +56,43 @@ TEST(Dictionary, PastItsMemoryKeysAreKnownByTheirHash) {
   EXPECT_TRUE(dictionary.most_frequent(0, 1)[0].key.empty());
 }
 
+TEST(Dictionary, MergedDictionariesCountAsOneThatSawEverything) {
+  // Stored keys, keys known by their hash, a class that only one of them has seen, collisions.
+  const Dictionary::Hasher same = [](std::string_view) { return KeyHash{}; };
+  for (const auto& hasher : {Dictionary::Hasher(hash_key), same}) {
+    for (const size_t key_bytes : {size_t{4}, Dictionary::kDefaultKeyBytes}) {
+      if (key_bytes == 4 && hasher(std::string_view("a")) == KeyHash{}) continue;
+      Dictionary all(3, key_bytes, hasher), first(3, key_bytes, hasher),
+          second(3, key_bytes, hasher);
+      for (const auto& [into, of_class, key] : {std::tuple{&first, 0, "aa"},
+                                                {&first, 0, "ab"},
+                                                {&first, 0, "cc"},
+                                                {&first, 0, "dd"},
+                                                {&second, 0, "ab"},
+                                                {&second, 0, "ee"},
+                                                {&second, 0, "cc"},
+                                                {&second, 2, "zz"}}) {
+        into->add(of_class, key);
+        all.add(of_class, key);
+      }
+      Dictionary merged(3, key_bytes, hasher);
+      for (const Dictionary* part : {&first, &second}) merged.merge(part->packed());
+      EXPECT_EQ(merged.samples_per_class(), all.samples_per_class());
+      EXPECT_EQ(merged.keys_per_class(), all.keys_per_class());
+      EXPECT_EQ(merged.entropy_per_class(), all.entropy_per_class());
+      for (const int64_t of_class : {0, 1, 2}) {
+        EXPECT_EQ(merged.varying_bits(of_class), all.varying_bits(of_class));
+        const auto expected = all.most_frequent(of_class, 9),
+                   found = merged.most_frequent(of_class, 9);
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t k = 0; k < found.size(); ++k) EXPECT_EQ(found[k].count, expected[k].count);
+      }
+    }
+  }
+  Dictionary broken(1);
+  EXPECT_THROW(broken.merge("abc"), Error);
+}
+
 TEST(Dictionary, KnowsTheBitsInWhichTheKeysOfAClassDiffer) {
   Dictionary dictionary(3, /*key_bytes=*/2);  // also where keys are known by their hash alone
   for (const char* key : {"aba", "aba", "adb", "abb"}) dictionary.add(0, key);
