@@ -17,6 +17,7 @@ void add_export(CLI::App& app);
 void add_figure(CLI::App& app);
 void add_levels(CLI::App& app);
 void add_info(CLI::App& app);
+void add_page(CLI::App& app);
 void add_paste(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_predict(CLI::App& app);

@@ -58,6 +58,7 @@ void remcaps::cli::add_commands(CLI::App& app) {
   add_data(app);
   add_paste(app);
   add_report(app);
+  add_page(app);
   add_check(app);
   add_bench(app);
   add_info(app);

@@ -1,9 +1,9 @@
-// Bundles the page into dist/report.html: one file with a marker for a report's data.
-//   node build.mjs           writes it
-//   node build.mjs --check   fails if the file in the tree is not what the sources give
+// Bundles the pages into dist/report.html and dist/draw.html: files with a marker for the data.
+//   node build.mjs           writes them
+//   node build.mjs --check   fails if a file in the tree is not what the sources give
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -43,32 +43,51 @@ async function licences(inputs) {
   return [...texts].map(([text, names]) => `${names.join(", ")}:\n${text}`).join("\n\n");
 }
 
-const [script, style, page] = await Promise.all([
-  bundle("src/main.ts"),
-  bundle("src/style.css"),
-  readFile(file("src/page.html"), "utf8"),
-]);
-if (/<\/script/i.test(script.text)) throw new Error("the bundle contains </script");
-const notices = await licences(script.inputs);
-if (notices.includes("-->")) throw new Error("a licence ends the comment it stands in");
+const template = await readFile(file("src/page.html"), "utf8");
 
-// The page's policy runs this script and no other.
-const hash = `sha256-${createHash("sha256").update(script.text).digest("base64")}`;
+async function page({ command, main, style: sheet, start, skip, wasm }) {
+  const [script, style] = await Promise.all([bundle(`src/${main}.ts`), bundle(`src/${sheet}.css`)]);
+  if (/<\/script/i.test(script.text)) throw new Error("the bundle contains </script");
+  const notices = await licences(script.inputs);
+  if (notices.includes("-->")) throw new Error("a licence ends the comment it stands in");
+  // The page's policy runs this script and no other.
+  const hash = `'sha256-${createHash("sha256").update(script.text).digest("base64")}'`;
+  // Functions, because a replacement string would give $ a meaning.
+  return template
+    .replaceAll("{command}", command)
+    .replace("{start}", start)
+    .replace("{skip}", skip)
+    .replace("{scripts}", () => (wasm ? `${hash} 'wasm-unsafe-eval'` : hash))
+    .replace("licences", () => notices)
+    .replace("/*style*/", () => style.text)
+    .replace("/*script*/", () => script.text);
+}
 
-// Functions, because a replacement string would give $ a meaning.
-const html = page
-  .replace("licences", () => notices)
-  .replace("hash of script", () => hash)
-  .replace("/*style*/", () => style.text)
-  .replace("/*script*/", () => script.text);
-
-const target = file("dist/report.html");
-if (process.argv.includes("--check")) {
-  if ((await readFile(target, "utf8")) !== html) {
-    console.error(`${dirname(target)}/report.html is not what the sources give: npm run build`);
-    process.exit(1);
+const pages = {
+  "dist/report.html": {
+    command: "report",
+    main: "main",
+    style: "style",
+    start: "explorer",
+    skip: "explorer",
+  },
+  "dist/draw.html": {
+    command: "page",
+    main: "draw",
+    style: "draw",
+    start: "pad",
+    skip: "drawing",
+    wasm: true, // compiles the runtime
+  },
+};
+for (const [name, parts] of Object.entries(pages)) {
+  const html = await page(parts);
+  const target = file(name);
+  if (!process.argv.includes("--check")) {
+    await writeFile(target, html);
+    console.log(`${name}: ${(html.length / 1024).toFixed(0)} KiB`);
+  } else if ((await readFile(target, "utf8")) !== html) {
+    console.error(`${target} is not what the sources give: npm run build`);
+    process.exitCode = 1;
   }
-} else {
-  await writeFile(target, html);
-  console.log(`dist/report.html: ${(html.length / 1024).toFixed(0)} KiB`);
 }

@@ -138,7 +138,8 @@ HtmlReportSummary write_html_report(const HtmlReportOptions& options, const fs::
     datasets.push_back(std::move(json));
   }
   const std::string page =
-      html_page({{"version", kSchemaVersion},
+      html_page(html_report_template(),
+                {{"version", kSchemaVersion},
                  {"generator", fmt::format("remcaps {}", kVersion)},
                  {"title", options.title.empty() ? title_of(runs) : options.title},
                  {"datasets", std::move(datasets)},

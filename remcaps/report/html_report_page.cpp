@@ -55,21 +55,21 @@ nlohmann::json PageBlobs::add(const torch::Tensor& bytes) {
   return add(pack_bytes(bytes_of(bytes)), "uint8", bytes.sizes().vec());
 }
 
-std::string html_page(const nlohmann::json& report, const PageBlobs& blobs) {
-  const std::string_view page = html_report_template();
-  const size_t marker = page.find(kMarker);
-  check(marker != std::string_view::npos, "the report's template has no place for data");
+std::string html_page(std::string_view page_template, const nlohmann::json& data,
+                      const PageBlobs& blobs) {
+  const size_t marker = page_template.find(kMarker);
+  check(marker != std::string_view::npos, "the page's template has no place for data");
 
   // Names come from files and folders, which need not be UTF-8.
-  const std::string json = json_text(report);
-  std::string text(page.substr(0, marker));
+  const std::string json = json_text(data);
+  std::string text(page_template.substr(0, marker));
   text +=
       R"(<script type="application/json" id="report-data">)" + without_tags(json) + "</script>\n";
   for (size_t id = 0; id < blobs.texts().size(); ++id)
     text += fmt::format(R"(<script type="application/octet-stream" id="blob-{}">{}</script>)"
                         "\n",
                         id, blobs.texts()[id]);
-  text += page.substr(marker + kMarker.size());
+  text += page_template.substr(marker + kMarker.size());
   return text;
 }
 

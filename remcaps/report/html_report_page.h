@@ -1,4 +1,4 @@
-// The page of a report: a template bundled from web/, JSON, and packed bytes.
+// The pages of the program: a template bundled from web/, JSON, and packed bytes.
 #pragma once
 
 #include <torch/types.h>
@@ -10,8 +10,10 @@
 
 namespace remcaps {
 
-/// web/dist/report.html, which is embedded in the program.
+/// Files of web/dist/ that are embedded in the program: report.html, draw.html and runtime.wasm.
 std::string_view html_report_template();
+std::string_view draw_page_template();
+std::string_view runtime_module();
 
 /// Compressed with zlib and written in base64, as the page reads it.
 std::string pack_bytes(std::string_view bytes);
@@ -31,8 +33,9 @@ class PageBlobs {
   std::vector<std::string> texts_;
 };
 
-/// The whole file. No name in `report` can end the element that holds the JSON.
-std::string html_page(const nlohmann::json& report, const PageBlobs& blobs);
+/// The whole file. No name in `data` can end the element that holds the JSON.
+std::string html_page(std::string_view page_template, const nlohmann::json& data,
+                      const PageBlobs& blobs);
 
 /// The bytes of a uint8 tensor on the CPU.
 std::string_view bytes_of(const torch::Tensor& contiguous);

@@ -48,25 +48,6 @@ nlohmann::json grids_of(const RoutingTrace& trace) {
   return grids;
 }
 
-// The schema's Layers, without their entropies.
-nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize,
-                         const std::vector<std::optional<Quantizer>>& quantizers) {
-  auto layers = nlohmann::json::array();
-  for (size_t l = 0; l < forward.routings.size(); ++l) {
-    const RoutingTrace& trace = forward.routings[l];
-    const bool conv = trace.convolutional();
-    layers.push_back({{"name", trace.layer},
-                      {"children", trace.child_activations.size(1)},
-                      {"parents", conv ? trace.coupling.size(1) * trace.coupling.size(3)
-                                       : trace.coupling.size(2)},
-                      {"levels", quantizers[l] ? quantizers[l]->levels() : 0},
-                      {"form", quantize.form},
-                      {"entropy", nullptr},
-                      {"grids", grids_of(trace)}});
-  }
-  return layers;
-}
-
 // The checkpoint the weights are from. A file of the zoo has the name of its network.
 std::string checkpoint_name(const LoadedRun& run) {
   const bool exported = SafetensorsFile(run.weights).metadata().contains("card");
@@ -95,6 +76,24 @@ nlohmann::json dictionary_of(const TreeGroups& trees, int64_t classes, int64_t m
 }
 
 }  // namespace
+
+nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize,
+                         const Quantizers& quantizers) {
+  auto layers = nlohmann::json::array();
+  for (size_t l = 0; l < forward.routings.size(); ++l) {
+    const RoutingTrace& trace = forward.routings[l];
+    const bool conv = trace.convolutional();
+    layers.push_back({{"name", trace.layer},
+                      {"children", trace.child_activations.size(1)},
+                      {"parents", conv ? trace.coupling.size(1) * trace.coupling.size(3)
+                                       : trace.coupling.size(2)},
+                      {"levels", quantizers[l] ? quantizers[l]->levels() : 0},
+                      {"form", quantize.form},
+                      {"entropy", nullptr},
+                      {"grids", grids_of(trace)}});
+  }
+  return layers;
+}
 
 nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const RunShare& share,
                            PageBlobs& blobs) {

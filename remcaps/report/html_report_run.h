@@ -22,4 +22,8 @@ struct RunShare {
 nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const RunShare& share,
                            PageBlobs& blobs);
 
+/// The schema's Layers, without their entropies; `forward` has traces.
+nlohmann::json layers_of(const Forward& forward, const QuantizeOptions& quantize,
+                         const Quantizers& quantizers);
+
 }  // namespace remcaps

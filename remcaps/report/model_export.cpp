@@ -152,6 +152,23 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
   return graph;
 }
 
+TemporaryNetwork::TemporaryNetwork(LoadedRun& run, const fs::path& out, const std::string& purpose)
+    : path_(out) {
+  path_ += ".packed";
+  const PackedTensors packed = pack_tensors(weights_of(*run.model));
+  const WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
+  load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
+  const auto graph = checked_graph(*run.model, info, packed, out);
+  check(graph.has_value(), "{}: {} has no graph, so that it cannot {}", run.weights.string(),
+        run.recipe.model, purpose);
+  save_packed_weights(path_, packed, info, graph, "{}");
+}
+
+TemporaryNetwork::~TemporaryNetwork() {
+  std::error_code error;
+  fs::remove(path_, error);
+}
+
 json measure_for_card(const LoadedRun& run, const BatchSource& test,
                       const std::function<void(int64_t)>& on_progress) {
   EvaluateOptions options = run.evaluation();

@@ -35,6 +35,22 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
                                           const PackedTensors& packed,
                                           const std::filesystem::path& out);
 
+/// A network as the runtime reads it, without a card: a file beside `out`, which is removed again.
+/// The run has the packed weights afterwards. Error if the network has no graph, "so that it cannot
+/// `purpose`".
+class TemporaryNetwork {
+ public:
+  TemporaryNetwork(LoadedRun& run, const std::filesystem::path& out, const std::string& purpose);
+  ~TemporaryNetwork();
+  TemporaryNetwork(const TemporaryNetwork&) = delete;
+  TemporaryNetwork& operator=(const TemporaryNetwork&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 /// The numbers of a card: the network's results on its test split, with the keys of `eval`.
 nlohmann::json measure_for_card(const LoadedRun& run, const BatchSource& test,
                                 const std::function<void(int64_t)>& on_progress = {});

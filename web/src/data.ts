@@ -1,16 +1,16 @@
 // Reads what the program put into the page.
 
-import type { Blob as BlobRef, Dataset, Layer, Report, Run } from "./schema";
-import { SCHEMA_VERSION } from "./schema";
+import type { Blob as BlobRef, Dataset, Layer, Run } from "./schema";
 
-export function readReport(): Report {
+/** The JSON of the page; `version` is the one that the caller reads. */
+export function readData<Data extends { version: number }>(version: number): Data {
   const element = document.getElementById("report-data");
-  if (!element?.textContent) throw new Error("this page holds no report data");
-  const report = JSON.parse(element.textContent) as Report;
-  if (report.version !== SCHEMA_VERSION) {
-    throw new Error(`report data of version ${report.version}; this page reads ${SCHEMA_VERSION}`);
+  if (!element?.textContent) throw new Error("this page holds no data");
+  const data = JSON.parse(element.textContent) as Data;
+  if (data.version !== version) {
+    throw new Error(`data of version ${data.version}; this page reads ${version}`);
   }
-  return report;
+  return data;
 }
 
 function bytesOfBase64(text: string): Uint8Array<ArrayBuffer> {
@@ -39,7 +39,7 @@ function blobBytes(id: number): Promise<ArrayBuffer> {
   return bytes;
 }
 
-export async function uint8Blob(ref: BlobRef): Promise<Uint8Array> {
+export async function uint8Blob(ref: BlobRef): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await blobBytes(ref.blob));
 }
 

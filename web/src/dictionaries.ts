@@ -8,7 +8,7 @@ import { commas, h, percent, plural, select } from "./dom";
 import { imageCanvas } from "./images";
 import type { Report, Run } from "./schema";
 import type { Store } from "./state";
-import { runLabel } from "./summary";
+import { runLabel } from "./legend";
 
 function shares(report: Report, place: number, c: number): HTMLElement {
   const run = report.runs[place];

@@ -1,12 +1,14 @@
 import { couplingsSection } from "./couplings";
 import { curvesSection } from "./curves";
-import { readReport } from "./data";
+import { readData } from "./data";
 import { dictionariesSection } from "./dictionaries";
 import { append, h, plural, select } from "./dom";
 import { explorerSection } from "./explorer";
+import { runLabel } from "./legend";
 import type { Report } from "./schema";
+import { SCHEMA_VERSION } from "./schema";
 import { Store } from "./state";
-import { runLabel, summarySection } from "./summary";
+import { summarySection } from "./summary";
 
 const SECTIONS = ["Summary", "Curves", "Dictionaries", "Couplings", "Explorer"];
 
@@ -61,7 +63,7 @@ function bar(report: Report, store: Store): HTMLElement {
 
 function start(): void {
   const app = document.getElementById("app")!;
-  const report = readReport();
+  const report = readData<Report>(SCHEMA_VERSION);
   document.title = `${report.title}: remcaps report`;
   const partner = report.runs.findIndex(
     (run, place) => place > 0 && run.dataset === report.runs[0].dataset,

@@ -1,13 +1,13 @@
 // One run's view of the chosen image (or of a mean over images): prediction, saliency, parse tree.
 
 import * as Plot from "@observablehq/plot";
-import { gradient, runColour, saliencyColour, strengthColour } from "./colour";
+import { runColour, saliencyColour, strengthColour } from "./colour";
 import type { DatasetData, Images, RunData } from "./data";
 import { h, percent, plural } from "./dom";
 import { imageCanvas, imageName, rangeOf, saliencyCanvas } from "./images";
+import { legend, runLabel } from "./legend";
 import { levelsFor } from "./quantize";
 import type { State, Store } from "./state";
-import { runLabel } from "./summary";
 import type { SaliencyMap, Tree } from "./tree";
 import { classTrees, enlarge, hasPlace, saliencyOf, treeOf } from "./tree";
 import { treePicture } from "./treeview";
@@ -212,21 +212,6 @@ function siblings(
   );
   return box;
 }
-
-const legend = (
-  name: string,
-  colour: (value: number) => string,
-  ends: [string, string],
-): HTMLElement =>
-  h(
-    "span",
-    { class: "legend" },
-    name,
-    " ",
-    ends[0],
-    h("span", { class: "bar", style: `background:${gradient(colour)}`, "aria-hidden": "true" }),
-    ends[1],
-  );
 
 export function panel(
   run: RunData,

@@ -4,6 +4,7 @@ import * as Plot from "@observablehq/plot";
 import { chart, domainOf } from "./chart";
 import { runColour, shareColour, shareInk } from "./colour";
 import { commas, h, percent } from "./dom";
+import { runLabel } from "./legend";
 import type { PaperNumbers, Report, Run } from "./schema";
 
 type Pair = [number, number | null];
@@ -54,15 +55,6 @@ const COLUMNS: Column[] = [
     ours: (run) => commas(run.parameters_nonzero),
   },
 ];
-
-export function runLabel(run: Run, place: number): HTMLElement {
-  return h(
-    "span",
-    { class: "run" },
-    h("span", { class: "swatch", style: `background:${runColour(place)}`, "aria-hidden": "true" }),
-    run.name,
-  );
-}
 
 /** Which colour is which run. */
 export const runLegend = (report: Report): HTMLElement =>

@@ -7,7 +7,7 @@ import { entropyBits, levelTable } from "./quantize";
 
 /** One level of a tree. Children are columns of the layer below, parents of the layer above. */
 export interface TreeLevel {
-  layer: LayerData;
+  layer: Pick<LayerData, "info">;
   coupling: Float32Array; // [I, J]; only the followed parent's column if others are not stored
   activations: Float32Array; // ||u_i||, [I]
 }

@@ -9,7 +9,11 @@ import { backtrack, forEachCell, thresholdOf } from "./tree";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function svg(tag: string, attributes: Record<string, string | number>, text?: string): SVGElement {
+export function svg(
+  tag: string,
+  attributes: Record<string, string | number>,
+  text?: string,
+): SVGElement {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
   if (text !== undefined) element.textContent = text;

@@ -3,26 +3,15 @@
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { chromium } from "playwright-core";
+import { launch, openFile, skip } from "./chromium";
 import { assemble, syntheticReport } from "./synthetic";
 
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-const skip = existsSync(CHROMIUM) ? false : `no browser at ${CHROMIUM}`;
 const folder = mkdtempSync(join(tmpdir(), "remcaps-web-"));
 const shots = process.env.REMCAPS_SCREENSHOTS;
 const report = process.env.REMCAPS_REPORT ?? join(folder, "report.html");
@@ -35,7 +24,7 @@ before(async () => {
     writeFileSync(report, assemble(process.env.REMCAPS_TEMPLATE!, data, blobs));
   }
   if (shots) mkdirSync(shots, { recursive: true });
-  browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: FLAGS });
+  browser = await launch();
 });
 
 after(async () => {
@@ -44,30 +33,15 @@ after(async () => {
 });
 
 /** Opens the report and fails the test on any request, console error or exception. */
-async function open(
+const open = (
   options: BrowserContextOptions,
   use: (page: Page) => Promise<void>,
   file = report,
-): Promise<void> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  const faults: string[] = [];
-  page.on("request", (request) => {
-    if (!/^(data|blob):/.test(request.url()) && request.url() !== pathToFileURL(file).href) {
-      faults.push(`request: ${request.url()}`);
-    }
+): Promise<void> =>
+  openFile(browser, file, options, async (page) => {
+    await page.locator("#explorer .panel").first().waitFor();
+    await use(page);
   });
-  page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning")
-      faults.push(`console: ${message.text()}`);
-  });
-  page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
-  await page.goto(pathToFileURL(file).href);
-  await page.locator("#explorer .panel").first().waitFor();
-  await use(page);
-  assert.deepEqual(faults, []);
-  await context.close();
-}
 
 const shot = async (page: Page, name: string, selector?: string) => {
   if (!shots) return;

@@ -3,6 +3,7 @@
 
 import { readFileSync } from "node:fs";
 import { deflateSync } from "node:zlib";
+import type { DrawData } from "../src/drawdata";
 import type { Blob, Dataset, Explorer, Grid, Layer, Report, Run } from "../src/schema";
 
 export const CLASSES = ["disc", "bar", "ring", "cross"];
@@ -17,7 +18,7 @@ function generator(seed: number): () => number {
   };
 }
 
-class Blobs {
+export class Blobs {
   readonly texts: string[] = [];
 
   add(bytes: Uint8Array | Uint16Array, shape: number[]): Blob {
@@ -272,8 +273,8 @@ export function syntheticReport(samples = 120): { report: Report; blobs: string[
   };
 }
 
-/** Puts data into the page as remcaps/report/html_report.cpp does. */
-export function assemble(template: string, report: Report, blobs: string[]): string {
+/** Puts data into a page as remcaps/report/html_report_page.cpp does. */
+export function assemble(template: string, report: Report | DrawData, blobs: string[]): string {
   const json = JSON.stringify(report).replaceAll("<", "\\u003c");
   const scripts = [`<script type="application/json" id="report-data">${json}</script>`];
   blobs.forEach((text, id) =>

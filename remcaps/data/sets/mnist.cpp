@@ -30,6 +30,7 @@ DatasetDescriptor mnist() {
   d.augment.shift = 2;
   d.augment.mean = {0.1307};
   d.augment.std = {0.3081};
+  d.object_side = 20;
   d.validation_images = 5'500;
   d.read = read_idx_parts;
   return d;
