@@ -106,12 +106,17 @@ PackedTensors pack_weights(LoadedRun& run) {
   return packed;
 }
 
-ModelExport write_model(LoadedRun& run, const PackedTensors& packed, const fs::path& out,
-                        const json& numbers) {
+WeightsInfo shared_info(const LoadedRun& run) {
   WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
   // A path on the machine it was trained on is of no use to others, except as the name of the
   // user's own pictures.
   if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
+  return info;
+}
+
+ModelExport write_model(LoadedRun& run, const PackedTensors& packed, const fs::path& out,
+                        const json& numbers) {
+  const WeightsInfo info = shared_info(run);
   ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
   save_packed_weights(out, packed, info, checked_graph(*run.model, info, packed, out),
                       json_text(numbers));
@@ -155,9 +160,8 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
 TemporaryNetwork::TemporaryNetwork(LoadedRun& run, const fs::path& out, const std::string& purpose)
     : path_(out) {
   path_ += ".packed";
-  const PackedTensors packed = pack_tensors(weights_of(*run.model));
-  const WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
-  load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
+  const PackedTensors packed = pack_weights(run);
+  const WeightsInfo info = shared_info(run);
   const auto graph = checked_graph(*run.model, info, packed, out);
   check(graph.has_value(), "{}: {} has no graph, so that it cannot {}", run.weights.string(),
         run.recipe.model, purpose);
