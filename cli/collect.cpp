@@ -24,7 +24,7 @@ void add_collect(CLI::App& app) {
                       "What they were trained on, instead of what the summaries say");
   command->add_option("--commit", options->options.commit, "The same for the commit");
   command->add_option("--data-note", options->options.data_note,
-                      "How the data differ from the official ones");
+                      "How the data differ from the official ones, instead of what they say");
   command->footer(
       "Example:\n  remcaps collect runs/mnist --out results\n  remcaps table mnist results");
   command->callback([options] {

@@ -21,7 +21,7 @@ namespace {
 
 struct DataOptions {
   std::string data, name, folder, out;
-  int64_t image_size = 0;
+  int64_t image_size = 0, seed = 42;
   bool json = false, strict = false, again = false;
 
   fs::path root() const { return data_root(data); }
@@ -34,17 +34,19 @@ struct DataOptions {
   }
 };
 
-bool is_there(const DatasetDescriptor& dataset, const fs::path& root) {
-  return !find_files(dataset, "", root).empty() || !find_prepared(dataset.name, "", root).empty();
+// The prepared file, the folder of the files or the generated test set; empty if nothing is there.
+fs::path place_of(const DatasetDescriptor& dataset, const fs::path& root) {
+  fs::path place = find_prepared(dataset.name, "", root);
+  if (place.empty()) place = find_files(dataset, "", root);
+  return place.empty() ? find_generated_test(dataset, "", root) : place;
 }
 
 // Where a data set is, or how to get it.
 std::string status_of(const DatasetDescriptor& dataset, const fs::path& root) {
-  const fs::path prepared = find_prepared(dataset.name, "", root);
-  if (!prepared.empty()) return prepared.string();
-  const fs::path found = find_files(dataset, "", root);
-  if (!found.empty()) return found.string();
-  return dataset.providers.empty() ? dataset.by_hand : "remcaps data fetch " + dataset.name;
+  if (const fs::path place = place_of(dataset, root); !place.empty()) return place.string();
+  if (dataset.providers.empty()) return dataset.by_hand;
+  return fmt::format("remcaps data {} {}", dataset.generate_test ? "fetch or make" : "fetch",
+                     dataset.name);
 }
 
 void list(const DataOptions& options) {
@@ -54,7 +56,7 @@ void list(const DataOptions& options) {
     fmt::print("data folder: {}\n\n{:<14} {:<10} {:>8} {:>8}  {}\n", root.string(), "name",
                "images", "train", "test", "where");
   for (const DatasetDescriptor& dataset : datasets()) {
-    const bool found = is_there(dataset, root);
+    const bool found = !place_of(dataset, root).empty();
     const std::string status = status_of(dataset, root);
     if (options.json) {
       sets.push_back({{"name", dataset.name},
@@ -92,7 +94,7 @@ std::vector<std::string> wanted_sets(const DataOptions& options, const fs::path&
   if (!options.folder.empty()) return {kPictureFolder};
   std::vector<std::string> names;
   for (const DatasetDescriptor& dataset : datasets())
-    if (is_there(dataset, root)) names.push_back(dataset.name);
+    if (!place_of(dataset, root).empty()) names.push_back(dataset.name);
   return names;
 }
 
@@ -152,6 +154,17 @@ void fetch(const DataOptions& options) {
   fetch_one(dataset);
 }
 
+void make(const DataOptions& options) {
+  const fs::path root = options.root();
+  const DatasetDescriptor& dataset = find_dataset(options.name);
+  const fs::path file = write_generated_test(dataset, root, static_cast<uint64_t>(options.seed));
+  if (const fs::path official = find_files(dataset, "", root); !official.empty())
+    say("remcaps: {}: the official files in {} are read, not what is generated", dataset.name,
+        official.string());
+  fmt::print("{}: test images generated with seed {} in {} ({})\n", dataset.name, options.seed,
+             file.string(), human_bytes(static_cast<double>(fs::file_size(file))));
+}
+
 void prepare(const DataOptions& options) {
   const fs::path root = options.root();
   find_dataset(options.name);
@@ -174,7 +187,7 @@ void prepare(const DataOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  auto* data = app.add_subcommand("data", "List, check, fetch and prepare data sets");
+  auto* data = app.add_subcommand("data", "List, check, fetch, make and prepare data sets");
   data->require_subcommand(1);
   data->footer("Example:\n  remcaps data fetch mnist && remcaps data verify mnist");
   auto options = std::make_shared<DataOptions>();
@@ -218,6 +231,13 @@ void add_data(CLI::App& app) {
                        "remcaps data fetch cifar10", fetch);
   fetching->add_option("name", options->name, "Data set")->required();
   fetching->add_flag("--again", options->again, "Fetch it even where it is already there");
+
+  auto* making = add("make", "Generate a test set by its author's recipe (affnist)",
+                     "remcaps data make affnist", make);
+  making->add_option("name", options->name, "Data set")->required();
+  making->add_option("--seed", options->seed, "Seed of the random numbers")
+      ->capture_default_str()
+      ->check(at_least(0));
 
   auto* preparing = add("prepare", "Decode a data set once into one packed safetensors file",
                         "remcaps data prepare svhn --out svhn.safetensors", prepare);

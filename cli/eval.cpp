@@ -86,12 +86,14 @@ void print_classes(const std::vector<std::string>& names, const torch::Tensor& c
 }
 
 void print_measurement_table(const LoadedRun& run, const RunOptions& options,
-                             const SplitMeasurement& measurement, const Sparsity& sparsity) {
+                             const SplitMeasurement& measurement, const Sparsity& sparsity,
+                             const std::string& note) {
   const Evaluation& result = measurement.plain;
   fmt::print("weights     {} (epoch {})\n", run.weights.string(), run.epoch + 1);
   fmt::print("model       {}\n", run.recipe.model);
   fmt::print("data        {}, {}: {} images\n", run.recipe.dataset.name, options.split,
              with_commas(result.samples));
+  if (!note.empty()) fmt::print("note        {}\n", note);
   fmt::print("accuracy    {:.2f} %\n", result.accuracy * 100);
   fmt::print("loss        {:.6f}\n", result.loss);
   if (measurement.trees)
@@ -119,7 +121,8 @@ nlohmann::json layers_json(const Sparsity& sparsity) {
 }
 
 void print_measurement_json(const LoadedRun& run, const RunOptions& options,
-                            const SplitMeasurement& measurement, const Sparsity& sparsity) {
+                            const SplitMeasurement& measurement, const Sparsity& sparsity,
+                            const std::string& note) {
   const Evaluation& result = measurement.plain;
   const DeadStructures structures = count_dead_structures(*run.model);
   nlohmann::json json = {{"model", run.recipe.model},
@@ -146,6 +149,7 @@ void print_measurement_json(const LoadedRun& run, const RunOptions& options,
                          {"dead_blocks", structures.dead_blocks},
                          {"capsules", structures.capsules},
                          {"dead_capsules", structures.dead_capsules}};
+  if (!note.empty()) json["data_note"] = note;
   if (measurement.trees) add_parse_trees(json, *measurement.trees);
   fmt::print("{}\n", json_text(json));
 }
@@ -153,7 +157,8 @@ void print_measurement_json(const LoadedRun& run, const RunOptions& options,
 void run_eval(const RunOptions& options) {
   const LoadedRun run = options.load();
   const DataSplits data = run.load_data(options.place.data);
-  const BatchSource source = run.source(data, options.split);
+  const Dataset& images = data.split(options.split);
+  const BatchSource source = run.source(images, options.split);
   EvaluateOptions evaluation = options.evaluation(run);
   const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   SplitMeasurement result;
@@ -165,7 +170,8 @@ void run_eval(const RunOptions& options) {
   check(std::isfinite(result.plain.loss), "{}: the loss on {} is not finite", run.weights.string(),
         options.split);
   const Sparsity sparsity = measure_sparsity(*run.model);
-  (options.json ? print_measurement_json : print_measurement_table)(run, options, result, sparsity);
+  (options.json ? print_measurement_json : print_measurement_table)(run, options, result, sparsity,
+                                                                    images.note);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 Dataset Dataset::select(const torch::Tensor& indices) const {
   Dataset chosen;
+  chosen.note = note;
   chosen.images = images.index_select(0, indices);
   chosen.labels = labels.index_select(0, indices);
   for (const auto& [name, values] : attributes)

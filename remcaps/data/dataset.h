@@ -20,6 +20,9 @@ struct Dataset {
   /// in degrees), "lighting".
   std::map<std::string, torch::Tensor> attributes;
   std::vector<std::string> names;  ///< the files' names, if the set is a folder of pictures
+  /// How it differs from the official set, for everybody who reads a number measured on it; empty
+  /// if it does not.
+  std::string note;
 
   int64_t size() const { return labels.defined() ? labels.size(0) : 0; }
   /// The images at `indices` (int64 [M], CPU), in that order.

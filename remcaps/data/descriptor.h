@@ -101,14 +101,18 @@ struct DatasetDescriptor {
   std::function<void(const FoundFiles& found, SourceData& source)> read = {};
   /// Data sets that are folders of pictures: lists the pictures without opening them.
   std::function<ImageSet(const std::filesystem::path& folder)> list = {};
+  /// Makes a test set from the files of `based_on`, for users who do not have the official one.
+  std::function<Dataset(const std::filesystem::path& base, uint64_t seed)> generate_test = {};
 
   /// 0: told by the files.
   int64_t classes() const {
     return class_names.empty() ? unnamed_classes : static_cast<int64_t>(class_names.size());
   }
-  /// The command that downloads it, or `by_hand`.
+  /// The commands that download or generate it, or `by_hand`.
   std::string how_to_get() const {
-    return providers.empty() ? by_hand : "`remcaps data fetch " + name + "` downloads it";
+    if (providers.empty()) return by_hand;
+    return "`remcaps data fetch " + name + "` downloads it" +
+           (generate_test ? ", `remcaps data make " + name + "` generates one" : "");
   }
 };
 

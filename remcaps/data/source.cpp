@@ -34,6 +34,11 @@ fs::path first_home(const DatasetDescriptor& dataset, const std::string& folder,
        first_home(dataset, folder, root).string(), dataset.how_to_get());
 }
 
+fs::path generated_test(const DatasetDescriptor& dataset, const std::string& folder,
+                        const fs::path& root) {
+  return first_home(dataset, folder, root) / "generated-test.safetensors";
+}
+
 void read_pictures(const DatasetDescriptor& dataset, int64_t image_size, SourceData& source) {
   const ImageSet images = dataset.list(source.where);
   const bool known = !dataset.shape.empty();
@@ -43,6 +48,17 @@ void read_pictures(const DatasetDescriptor& dataset, int64_t image_size, SourceD
   source.train = decode_images(images.train, shape);
   source.validation = decode_images(images.validation, shape);
   source.test = decode_images(images.test, shape);
+}
+
+// In place of the official test set, which is missing.
+void read_generated_test(const DatasetDescriptor& dataset, const std::string& folder,
+                         const fs::path& root, SourceData& source) {
+  if (const fs::path file = find_generated_test(dataset, folder, root); !file.empty())
+    source.test = read_parts(file, dataset.name).test;
+  else
+    source.missing["test"] = fmt::format(
+        "{} is missing ({})", (first_home(dataset, folder, root) / probe_file(dataset)).string(),
+        dataset.how_to_get());
 }
 
 }  // namespace
@@ -73,6 +89,27 @@ fs::path find_base_files(const DatasetDescriptor& dataset, const std::string& fo
   return found.empty() ? find_files(base, "", root) : found;
 }
 
+fs::path find_generated_test(const DatasetDescriptor& dataset, const std::string& folder,
+                             const fs::path& root) {
+  if (!dataset.generate_test) return {};
+  fs::path file = generated_test(dataset, folder, root);
+  return fs::is_regular_file(file) ? file : fs::path();
+}
+
+fs::path write_generated_test(const DatasetDescriptor& dataset, const fs::path& root,
+                              uint64_t seed) {
+  check(bool(dataset.generate_test), "{}: no recipe is known to generate its images", dataset.name);
+  const fs::path base = find_base_files(dataset, "", root);
+  if (base.empty()) fail_not_found(find_dataset(dataset.based_on), "", root);
+  SourceData source;
+  source.name = dataset.name;
+  source.class_names = dataset.class_names;
+  source.test = dataset.generate_test(base, seed);
+  fs::path file = generated_test(dataset, "", root);
+  write_prepared(file, source);
+  return file;
+}
+
 SourceData read_files(const DatasetOptions& options, const fs::path& root) {
   const DatasetDescriptor& dataset = find_dataset(options.name);
   if (dataset.needs_folder && options.folder.empty())
@@ -89,11 +126,7 @@ SourceData read_files(const DatasetOptions& options, const fs::path& root) {
     if (found.folder.empty()) fail_not_found(dataset, options.folder, root);
   } else {
     if (found.base.empty()) fail_not_found(find_dataset(dataset.based_on), "", root);
-    if (found.folder.empty())
-      source.missing["test"] =
-          fmt::format("{} is missing ({})",
-                      (first_home(dataset, options.folder, root) / probe_file(dataset)).string(),
-                      dataset.how_to_get());
+    if (found.folder.empty()) read_generated_test(dataset, options.folder, root, source);
   }
   source.where = found.folder.empty() ? found.base : found.folder;
   if (dataset.list)

@@ -25,4 +25,15 @@ std::filesystem::path find_files(const DatasetDescriptor& dataset, const std::st
 std::filesystem::path find_base_files(const DatasetDescriptor& dataset, const std::string& folder,
                                       const std::filesystem::path& data_root);
 
+/// The file that write_generated_test() writes, in `folder` or else in the first home; empty if it
+/// is not there.
+std::filesystem::path find_generated_test(const DatasetDescriptor& dataset,
+                                          const std::string& folder,
+                                          const std::filesystem::path& data_root);
+
+/// Generates a test set and writes it into the data set's first home. It is read where the official
+/// one is missing. Returns the file.
+std::filesystem::path write_generated_test(const DatasetDescriptor& dataset,
+                                           const std::filesystem::path& data_root, uint64_t seed);
+
 }  // namespace remcaps

@@ -52,6 +52,8 @@ void check_counts(const DatasetDescriptor& dataset, const SourceData& source,
   };
   expect("training", report.train, dataset.train_images);
   if (source.missing.empty()) expect("test", report.test, dataset.test_images);
+  if (!source.test.note.empty())
+    report.notes.push_back(fmt::format("{}: {}", dataset.name, source.test.note));
   for (const auto& [split, reason] : source.missing)
     report.notes.push_back(fmt::format("{}: split {}: {}", dataset.name, split, reason));
   if (!dataset.protocols.empty())

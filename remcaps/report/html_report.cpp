@@ -133,7 +133,8 @@ HtmlReportSummary write_html_report(const HtmlReportOptions& options, const fs::
   auto datasets = nlohmann::json::array();
   for (const SharedImages& images : shared) {
     nlohmann::json json = images.images->to_json(blobs);
-    json["name"] = images.first->data->name;
+    const std::string& note = images.first->part.note;
+    json["name"] = images.first->data->name + (note.empty() ? "" : fmt::format(" ({})", note));
     json["split"] = options.split;
     datasets.push_back(std::move(json));
   }

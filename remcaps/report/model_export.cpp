@@ -207,7 +207,8 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   json numbers = measure_for_card(run, run.source(data, "test"), on_progress);
   numbers["remcaps"] = kVersion;
   numbers.update(origin_of(run));
-  if (!data_note.empty()) numbers["data_note"] = data_note;
+  for (const std::string& note : {data.test.note, data_note})
+    if (!note.empty()) numbers["data_note"] = note;
   return write_model(run, packed, out, numbers);
 }
 

@@ -133,7 +133,8 @@ Picture ShownRun::picture(const Tensor& normalised) const {
 }
 
 std::string ShownRun::data_line() const {
-  return fmt::format("{}, {} {} images", run.recipe.dataset.name, with_commas(part.size()), split);
+  return fmt::format("{}, {} {} images{}", run.recipe.dataset.name, with_commas(part.size()), split,
+                     part.note.empty() ? "" : fmt::format(" ({})", part.note));
 }
 
 std::vector<ShownRun> load_shown_runs(const RunSelection& selection) {

@@ -5,6 +5,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/message.h"
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/resize.h"
@@ -78,7 +79,9 @@ DataSplits LoadedRun::load_data(const std::string& from_command_line) const {
 }
 
 BatchSource LoadedRun::source(const DataSplits& data, const std::string& split) const {
-  return source(data.split(split), split);
+  const Dataset& images = data.split(split);
+  if (!images.note.empty()) say("note: {}: {}", data.name, images.note);
+  return source(images, split);
 }
 
 BatchSource LoadedRun::source(const Dataset& images, const std::string& split) const {

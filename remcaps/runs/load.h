@@ -40,7 +40,7 @@ struct LoadedRun {
   /// run was trained is tried before the default folders.
   DataSplits load_data(const std::string& from_command_line) const;
 
-  /// A split as batches on the device.
+  /// A split as batches on the device. Its note, if it has one, is said on stderr.
   BatchSource source(const DataSplits& data, const std::string& split) const;
 
   /// The same for some images of a split. Only these are resized.

@@ -47,6 +47,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"torch", TORCH_VERSION},
       {"options", summary.options},
   };
+  if (!summary.data_note.empty()) json["data_note"] = summary.data_note;
   if (summary.test.plain.samples > 0) {
     json["split"] = "test";
     json.update(to_json(summary.test));
@@ -71,7 +72,9 @@ std::string to_text(const RunSummary& summary) {
   if (summary.sparsity > 0)
     text += fmt::format("  left {}  sparsity {:.2f} %", with_commas(summary.parameters_nonzero),
                         summary.sparsity * 100);
-  return text + fmt::format("  run {}\n", summary.folder);
+  text += fmt::format("  run {}\n", summary.folder);
+  if (!summary.data_note.empty()) text += fmt::format("note: {}\n", summary.data_note);
+  return text;
 }
 
 }  // namespace remcaps

@@ -12,6 +12,7 @@ namespace remcaps {
 struct RunSummary {
   std::string folder, recipe, model, dataset, device;
   std::string machine;                         ///< device_name()
+  std::string data_note;                       ///< Dataset::note of the test set
   std::map<std::string, std::string> options;  ///< the resolved recipe, by yaml_paths()
   int64_t seed = 0;
   std::string stopped;     ///< "epochs", "accuracy", "minutes" or "patience"
@@ -28,7 +29,7 @@ struct RunSummary {
 
 nlohmann::json to_json(const RunSummary& summary);
 
-/// Two lines of text.
+/// Two lines of text, and one with the note if there is one.
 std::string to_text(const RunSummary& summary);
 
 }  // namespace remcaps

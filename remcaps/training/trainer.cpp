@@ -59,6 +59,7 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
       group_(group),
       class_names_(data.class_names),
       extra_(data.extra),
+      data_note_(data.test.note),
       context_(model_context(recipe_, data)),
       display_(recipe_.train.epochs) {
   check(data.validation.size() > 0,
@@ -538,6 +539,7 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.dataset = recipe_.dataset.name;
   summary.device = device_.str();
   summary.machine = device_name(device_);
+  summary.data_note = data_note_;
   summary.options = yaml_paths(recipe_.to_yaml());
   summary.seed = recipe_.train.seed;
   summary.stopped = reason;

@@ -109,6 +109,7 @@ class Trainer {
   ProcessGroup* group_;  ///< null: this process alone
   std::vector<std::string> class_names_;
   std::map<std::string, Dataset> extra_;  ///< further splits, measured when the run ends
+  std::string data_note_;                 ///< of the test set
   ModelContext context_;
   std::shared_ptr<CapsNet> model_;
   std::unique_ptr<TrainingStep> step_;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "remcaps/base/files.h"
+#include "remcaps/data/affine_digits.h"
 #include "remcaps/data/checksum.h"
 #include "remcaps/data/formats/mat5.h"
 #include "remcaps/data/formats/prepared.h"
@@ -244,6 +245,126 @@ TEST(LoadDataset, AffnistTrainsOnExpandedMnistWithoutItsTestSet) {
                                {"label_int", mat_array("", {1, 1}, "\x07")}})},
                true));
   EXPECT_EQ(load_dataset(named("affnist"), root.path()).split("test").labels[0].item<int64_t>(), 7);
+}
+
+// MNIST with `test` digits: digit i is a bar of 8 x 12 pixels whose brightness is 100 + i.
+void write_bars(const fs::path& folder, int64_t test) {
+  write_mnist(folder, 40, 20);
+  torch::Tensor images = torch::zeros({test, 28, 28}, torch::kUInt8);
+  std::string labels;
+  for (int64_t i = 0; i < test; ++i) {
+    images[i].slice(0, 8, 20).slice(1, 10, 18).fill_(100 + i);
+    labels += static_cast<char>(i % 10);
+  }
+  const auto count = static_cast<uint32_t>(test);
+  write_bytes(folder / "t10k-images-idx3-ubyte",
+              idx_bytes({count, 28, 28}, std::string(static_cast<const char*>(images.data_ptr()),
+                                                     static_cast<size_t>(images.numel()))));
+  write_bytes(folder / "t10k-labels-idx1-ubyte", idx_bytes({count}, labels));
+}
+
+TEST(GeneratedTest, IsReadAndMarkedUntilTheOfficialOneIsThere) {
+  const TemporaryFolder root;
+  write_bars(root / "mnist", 3);
+  const DatasetDescriptor& affnist = find_dataset("affnist");
+  const fs::path file = write_generated_test(affnist, root.path(), 42);
+  EXPECT_EQ(file, root / "affnist" / "generated-test.safetensors");
+  EXPECT_EQ(find_generated_test(affnist, "", root.path()), file);
+
+  DatasetOptions options = named("affnist");
+  const DataSplits splits = load_dataset(options, root.path());
+  EXPECT_EQ(splits.test.images.sizes(), (torch::IntArrayRef{96, 1, 40, 40}));
+  EXPECT_EQ(splits.test.labels[63].item<int64_t>(), 1);
+  EXPECT_THAT(splits.test.note, AllOf(HasSubstr("generated"), HasSubstr("seed 42")));
+  EXPECT_TRUE(splits.validation.note.empty());
+  EXPECT_TRUE(splits.missing.empty());
+  // A part of it and its prepared file are no more official.
+  options.limit_test = 5;
+  EXPECT_EQ(load_dataset(options, root.path()).test.note, splits.test.note);
+  write_prepared(root / "affnist.safetensors", read_files(options, root.path()));
+  EXPECT_EQ(load_dataset(options, root.path()).test.note, splits.test.note);
+  const TemporaryFolder other;
+  fs::rename(root / "affnist.safetensors", other / "affnist.safetensors");
+  EXPECT_THAT(verify_dataset(options, other.path()).notes, Contains(HasSubstr("generated")));
+
+  if (!can_read_mat()) return;
+  write_bytes(
+      root / "affnist" / "test.mat",
+      mat_file({mat_structure("affNISTdata",
+                              {{"image", mat_array("", {1600, 1}, std::string(1600, '\x05'))},
+                               {"label_int", mat_array("", {1, 1}, "\x07")}})},
+               true));
+  EXPECT_EQ(load_dataset(options, root.path()).test.size(), 1);
+  EXPECT_TRUE(load_dataset(options, root.path()).test.note.empty());
+}
+
+TEST(GeneratedTest, OnlyWhereARecipeIsKnown) {
+  const TemporaryFolder root;
+  EXPECT_THAT(error_of([&] { write_generated_test(find_dataset("svhn"), root.path(), 1); }),
+              HasSubstr("svhn: no recipe is known"));
+  EXPECT_THAT(error_of([&] { write_generated_test(find_dataset("affnist"), root.path(), 1); }),
+              HasSubstr("remcaps data fetch mnist"));
+  EXPECT_FALSE(fs::exists(root / "affnist"));
+}
+
+TEST(AffineDigits, KeepsAllInkAndStretchesItByTheRecipe) {
+  constexpr int64_t kVersions = 400;
+  Dataset bar;
+  bar.images = torch::zeros({1, 1, 28, 28}, torch::kUInt8);
+  bar.images.slice(2, 8, 20).slice(3, 10, 18).fill_(200);
+  bar.labels = torch::full({1}, 7, torch::kInt64);
+  const Dataset versions = affine_digits(bar, 40, kVersions, 5);
+  EXPECT_TRUE(versions.labels.equal(torch::full({kVersions}, 7, torch::kInt64)));
+  const torch::Tensor images = versions.images.to(torch::kFloat64).view({kVersions, 40, 40});
+  EXPECT_EQ(images.max().item<double>(), 200);
+
+  // Ink grows by the two scales, whatever rotation and shear do: 0.64 to 1.44 times, and 1 on
+  // average. A bar that is cut off would have less.
+  const torch::Tensor ink = images.sum({1, 2}) / (200.0 * 8 * 12);
+  EXPECT_GT(ink.min().item<double>(), 0.63);
+  EXPECT_LT(ink.min().item<double>(), 0.72);
+  EXPECT_GT(ink.max().item<double>(), 1.36);
+  EXPECT_LT(ink.max().item<double>(), 1.45);
+  EXPECT_NEAR(ink.mean().item<double>(), 1, 0.02);
+
+  // Its middle goes everywhere where the bar fits, and as often to the left as to the right.
+  const torch::Tensor place = torch::arange(40).to(torch::kFloat64) + 0.5;
+  for (const int64_t axis : {1, 2}) {
+    const torch::Tensor middle = (images.sum(3 - axis) * place).sum(1) / images.sum({1, 2});
+    EXPECT_GT(middle.min().item<double>(), 3);
+    EXPECT_LT(middle.min().item<double>(), 8);
+    EXPECT_GT(middle.max().item<double>(), 32);
+    EXPECT_LT(middle.max().item<double>(), 37);
+    EXPECT_NEAR(middle.mean().item<double>(), 20, 1.5);
+    EXPECT_NEAR(middle.std().item<double>(), 27 / std::sqrt(12.0), 1.2);
+  }
+
+  // The tilt of the bar's long axis: at most 20 degrees and the shear's atan(0.2 * 1.2 / 0.8).
+  const torch::Tensor x = place - 20, y = (place - 20).view({40, 1});
+  const auto moment = [&](const torch::Tensor& weight) {
+    return (images * weight).sum({1, 2}) / images.sum({1, 2});
+  };
+  const torch::Tensor mx = moment(x), my = moment(y);
+  const torch::Tensor tilt =
+      (moment(x * y) - mx * my) / (moment(y * y) - my * my);  // columns per row
+  EXPECT_GT(tilt.abs().max().item<double>(), 0.3);
+  EXPECT_LT(tilt.abs().max().item<double>(), 0.7);
+  EXPECT_NEAR(tilt.mean().item<double>(), 0, 0.05);
+}
+
+TEST(AffineDigits, DependOnTheSeedAlone) {
+  Dataset digits;
+  digits.images = noise({6, 1, 28, 28});
+  digits.labels = torch::arange(6, torch::kInt64);
+  const Dataset once = affine_digits(digits, 40, 3, 1);
+  EXPECT_TRUE(affine_digits(digits, 40, 3, 1).images.equal(once.images));
+  EXPECT_FALSE(affine_digits(digits, 40, 3, 2).images.equal(once.images));
+  // A digit alone has the versions it has among others; each version is another image.
+  Dataset first;
+  first.images = digits.images.slice(0, 0, 1);
+  first.labels = digits.labels.slice(0, 0, 1);
+  EXPECT_TRUE(affine_digits(first, 40, 3, 1).images.equal(once.images.slice(0, 0, 3)));
+  EXPECT_FALSE(once.images[0].equal(once.images[1]));
 }
 
 TEST(DataRoot, CommandLineThenEnvironmentThenHome) {

@@ -16,9 +16,12 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "remcaps dataset 1";
 constexpr const char* kAttribute = ".attribute.";
+constexpr const char* kNote = ".note";
 
-void add_part(TensorMap& tensors, const std::string& part, const Dataset& dataset) {
+void add_part(TensorMap& tensors, Metadata& metadata, const std::string& part,
+              const Dataset& dataset) {
   if (dataset.size() == 0) return;
+  if (!dataset.note.empty()) metadata[part + kNote] = dataset.note;
   tensors[part + ".images"] = dataset.images;
   tensors[part + ".labels"] = dataset.labels;
   for (const auto& [name, values] : dataset.attributes) tensors[part + kAttribute + name] = values;
@@ -28,6 +31,8 @@ Dataset read_part(const TensorFile& file, const std::string& part, int64_t class
   Dataset dataset;
   const std::string path = file.path().string();
   if (!file.contains(part + ".images")) return dataset;
+  if (const auto note = file.metadata().find(part + kNote); note != file.metadata().end())
+    dataset.note = note->second;
   dataset.images = file.view(part + ".images");
   dataset.labels = file.load(part + ".labels");
   check(dataset.images.scalar_type() == torch::kUInt8 && dataset.images.dim() == 4,
@@ -54,18 +59,18 @@ Dataset read_part(const TensorFile& file, const std::string& part, int64_t class
 
 void write_prepared(const fs::path& path, const SourceData& source) {
   TensorMap tensors;
-  add_part(tensors, "train", source.train);
-  add_part(tensors, "validation", source.validation);
-  add_part(tensors, "test", source.test);
+  Metadata metadata = {{"format", kFormat},
+                       {"name", source.name},
+                       {"class_names", json_text(source.class_names)},
+                       {"missing", json_text(source.missing)}};
+  add_part(tensors, metadata, "train", source.train);
+  add_part(tensors, metadata, "validation", source.validation);
+  add_part(tensors, metadata, "test", source.test);
   if (path.has_parent_path()) make_folder(path.parent_path());
-  save_safetensors(path, tensors,
-                   {{"format", kFormat},
-                    {"name", source.name},
-                    {"class_names", json_text(source.class_names)},
-                    {"missing", json_text(source.missing)}});
+  save_safetensors(path, tensors, metadata);
 }
 
-SourceData read_prepared(const fs::path& path, const std::string& name) {
+SourceData read_parts(const fs::path& path, const std::string& name) {
   const TensorFile file(path);
   const auto value = [&](const char* key) {
     const auto found = file.metadata().find(key);
@@ -92,6 +97,11 @@ SourceData read_prepared(const fs::path& path, const std::string& name) {
   source.train = read_part(file, "train", classes);
   source.validation = read_part(file, "validation", classes);
   source.test = read_part(file, "test", classes);
+  return source;
+}
+
+SourceData read_prepared(const fs::path& path, const std::string& name) {
+  SourceData source = read_parts(path, name);
   check(source.train.size() > 0, "{}: has no training images", path.string());
   return source;
 }

@@ -17,6 +17,9 @@ void write_prepared(const std::filesystem::path& path, const SourceData& source)
 /// Images are views of the mapped file. Error if the file is damaged or holds another data set.
 SourceData read_prepared(const std::filesystem::path& path, const std::string& name);
 
+/// The same of a file that may lack parts, training images among them.
+SourceData read_parts(const std::filesystem::path& path, const std::string& name);
+
 /// folder/prepared.safetensors (or `folder` itself, if that is a file); without a folder
 /// DATA/<name>.safetensors or DATA/<name>/prepared.safetensors. Empty if there is none.
 std::filesystem::path find_prepared(const std::string& name, const std::string& folder,

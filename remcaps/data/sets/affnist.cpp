@@ -2,15 +2,17 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
+#include "remcaps/data/affine_digits.h"
 #include "remcaps/data/formats/mat5.h"
 #include "remcaps/data/sets/common.h"
 
 namespace remcaps::sets {
 namespace {
 
+constexpr int64_t kSide = 40, kVersions = 32;
+
 // test.mat: the structure affNISTdata with the fields image and label_int.
 Dataset read_affnist_test(const std::filesystem::path& path) {
-  constexpr int64_t kSide = 40;
   MatFile file(path);
   Dataset dataset;
   const torch::Tensor pixels = file.array("affNISTdata", "image");  // [N, 1600]
@@ -59,6 +61,12 @@ DatasetDescriptor affnist() {
     source.train = read_expanded_mnist(found.base, "train");
     source.validation = read_expanded_mnist(found.base, "t10k");
     if (!found.folder.empty()) source.test = read_affnist_test(found.folder / "test.mat");
+  };
+  d.generate_test = [](const std::filesystem::path& base, uint64_t seed) {
+    Dataset test = affine_digits(read_idx_part(base, "t10k"), kSide, kVersions, seed);
+    test.note = fmt::format(
+        "test images generated from MNIST's by `remcaps data make affnist`, seed {}", seed);
+    return test;
   };
   return d;
 }

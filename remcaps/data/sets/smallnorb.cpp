@@ -33,8 +33,13 @@ DatasetDescriptor smallnorb() {
   const std::string train = kTrainStem;
   const std::string test = kTestStem;
   constexpr int64_t kDat = 447'897'624, kCat = 97'220, kInfo = 388'820;
-  d.files = {{train + "dat.mat", kDat}, {train + "cat.mat", kCat}, {train + "info.mat", kInfo},
-             {test + "dat.mat", kDat},  {test + "cat.mat", kCat},  {test + "info.mat", kInfo}};
+  d.files = {{train + "dat.mat", kDat},
+             {train + "cat.mat", kCat},
+             {train + "info.mat", kInfo,
+              "6b4075d3800ba0c6fa8c46a02f672572abe7b93f7ed82fb7668354a99ef03306"},
+             {test + "dat.mat", kDat},
+             {test + "cat.mat", kCat},
+             {test + "info.mat", kInfo}};
   // Checksums of the six .gz files, in the order above.
   const std::vector<std::string> sums = {
       "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
