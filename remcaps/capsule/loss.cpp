@@ -7,7 +7,7 @@ namespace remcaps {
 bool finds_all_classes(double loss, int64_t classes, const MarginOptions& options) {
   const double excess = 1 - options.m_minus;
   const double highest = options.lambda * static_cast<double>(classes - 1) * excess * excess;
-  return classes > 1 && loss > 0.9 * highest;
+  return !options.cross_entropy && classes > 1 && loss > 0.9 * highest;
 }
 
 Tensor reconstruction_loss(const Tensor& reconstruction, const Tensor& images) {

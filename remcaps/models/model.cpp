@@ -11,6 +11,7 @@
 #include "remcaps/models/eff_conv_capsnet.h"
 #include "remcaps/models/multilayer_dr_capsnet.h"
 #include "remcaps/models/resnet18_capsnet.h"
+#include "remcaps/models/resnet18_classifier.h"
 
 namespace remcaps {
 namespace {
@@ -35,6 +36,8 @@ std::map<std::string, NetworkFactory>& network_registry() {
       {"eff-conv-capsnet", factory<EffConvCapsNet, EffConvCapsNetOptions>()},
       {"multilayer-dr-capsnet", factory<MultilayerDrCapsNet, MultilayerDrCapsNetOptions>()},
       {"resnet18-capsnet", factory<Resnet18CapsNet, Resnet18CapsNetOptions>()},
+      {"resnet18", [](const ModelContext& context,
+                      ConfigSection&) { return std::make_shared<Resnet18Classifier>(context); }},
   };
   return factories;
 }

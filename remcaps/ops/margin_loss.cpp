@@ -65,6 +65,9 @@ void check_shapes(const Tensor& activations, const Tensor& labels) {
 Tensor margin_losses(const Tensor& activations, const Tensor& labels,
                      const MarginOptions& options) {
   check_shapes(activations, labels);
+  constexpr double kLeast = 1e-30;  // a probability of 0 would have no logarithm
+  if (options.cross_entropy)
+    return -activations.gather(1, labels.unsqueeze(1)).squeeze(1).clamp_min(kLeast).log();
   const Tensor present = torch::relu(options.m_plus - activations).square();  // [B, J]
   const Tensor absent = torch::relu(activations - options.m_minus).square();  // [B, J]
   // T_k as a comparison: one_hot would read the labels back from the device.
@@ -75,7 +78,7 @@ Tensor margin_losses(const Tensor& activations, const Tensor& labels,
 
 Tensor margin_loss(const Tensor& activations, const Tensor& labels, const MarginOptions& options,
                    KernelPath kernels) {
-  if (kernels == KernelPath::kFused && activations.is_cuda() &&
+  if (kernels == KernelPath::kFused && !options.cross_entropy && activations.is_cuda() &&
       has_margin_kernel(activations, labels))
     return fused_margin_loss(activations, labels, options);
   return margin_losses(activations, labels, options).mean();
@@ -84,6 +87,7 @@ Tensor margin_loss(const Tensor& activations, const Tensor& labels, const Margin
 Tensor fused_margin_loss(const Tensor& activations, const Tensor& labels,
                          const MarginOptions& options) {
   check_shapes(activations, labels);
+  check(!options.cross_entropy, "fused margin loss: it computes no cross entropy");
   check(has_margin_kernel(activations, labels),
         "fused margin loss: activations of {} on {} and labels of {} on {}; expected float32 and "
         "int64 on one device",

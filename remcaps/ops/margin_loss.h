@@ -12,6 +12,9 @@ struct MarginOptions {
   double m_plus = 0.9;   ///< the true class should be at least this long
   double m_minus = 0.1;  ///< the others at most this long
   double lambda = 0.5;   ///< weight of the others
+  /// Instead, the loss of an image is -log of the true class's activation: for networks whose
+  /// activations are probabilities.
+  bool cross_entropy = false;
 
   bool operator==(const MarginOptions&) const = default;
 };
@@ -23,12 +26,13 @@ torch::Tensor margin_losses(const torch::Tensor& activations, const torch::Tenso
                             const MarginOptions& options = {});
 
 /// The mean of margin_losses(), a scalar. kFused: by fused_margin_loss() on a GPU if the types
-/// allow it. On a CPU the plain code is used, which is fast enough.
+/// and options allow it. On a CPU the plain code is used, which is fast enough.
 torch::Tensor margin_loss(const torch::Tensor& activations, const torch::Tensor& labels,
                           const MarginOptions& options = {},
                           KernelPath kernels = KernelPath::kReference);
 
-/// The same mean by one kernel, on either device. activations float32, labels int64.
+/// The same mean by one kernel, on either device, without cross_entropy. activations float32,
+/// labels int64.
 torch::Tensor fused_margin_loss(const torch::Tensor& activations, const torch::Tensor& labels,
                                 const MarginOptions& options = {});
 

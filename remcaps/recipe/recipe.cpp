@@ -29,6 +29,7 @@ const RenamedKeys& renamed_keys() {
 }
 
 void bind(ConfigSection& section, LossOptions& options) {
+  section.key("kind", options.kind, {"margin", "cross-entropy"});
   section.key("m_plus", options.m_plus, {0.0, 1.0});
   section.key("m_minus", options.m_minus, {0.0, 1.0});
   section.key("lambda", options.lambda, {0.0, 100.0});
@@ -135,6 +136,7 @@ std::string name_of(const fs::path& path) {
 MarginOptions LossOptions::margin(int64_t epoch) const {
   const bool switched = switch_epoch >= 0 && epoch >= switch_epoch;
   MarginOptions margins;
+  margins.cross_entropy = kind == "cross-entropy";
   margins.m_plus = switched ? switched_m_plus : m_plus;
   margins.m_minus = switched ? switched_m_minus : m_minus;
   margins.lambda = switched ? switched_lambda : lambda;

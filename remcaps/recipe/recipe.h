@@ -18,6 +18,7 @@ struct MarginOptions;
 
 /// The recipe's `loss` section.
 struct LossOptions {
+  std::string kind = "margin";  ///< "margin" or, for the network resnet18, "cross-entropy"
   double m_plus = 0.9, m_minus = 0.1, lambda = 0.5;  ///< margin loss (paper eq. 1)
   double reconstruction = 0.0005;  ///< weight of the summed squared error, if there is a decoder
   int64_t switch_epoch = -1;       ///< first epoch that uses the `switched_` values; -1: never

@@ -39,11 +39,18 @@ std::string ending(const std::vector<RunResult>& runs) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
+std::string note_of(const std::vector<RunResult>& runs) {
+  std::set<std::string> notes;
+  for (const RunResult& run : runs) notes.insert(run.note());
+  notes.erase("");
+  return fmt::format("{}", fmt::join(notes, "; "));
+}
+
 }  // namespace
 
 std::string render_overview(const RunResults& results, const std::string& format) {
   FigureTable table{{"runs of", "seeds", "accuracy (%)", "paper", "entropy (bits)", "paper",
-                     "sparsity (%)", "paper", "epochs"},
+                     "sparsity (%)", "paper", "epochs", "note"},
                     {}};
   std::set<std::string> seen;
   for (const PaperTable& each : paper_tables())
@@ -65,6 +72,7 @@ std::string render_overview(const RunResults& results, const std::string& format
           row.push_back(experiment.empty() ? paper_text(recipe, metric) : "");
         }
         row.push_back(ending(runs));
+        row.push_back(note_of(runs));
         table.rows.push_back(std::move(row));
       }
     }

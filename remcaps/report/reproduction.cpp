@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -72,10 +73,32 @@ std::vector<Reproduction> make_reproductions() {
   return result;
 }
 
-// The recipe that a recipe's run starts from.
-std::optional<std::string> starts_from(const std::string& recipe) {
-  if (recipe == "mnist/dr-capsnet-rem-frozen-decoder") return "mnist/dr-capsnet-rem";
-  return std::nullopt;
+// The recipe that a recipe's run starts from, unless the user gives other weights.
+std::optional<std::string> starts_from(const std::string& recipe, const ReproduceOptions& options) {
+  static const std::map<std::string, std::string> bases = {
+      {"mnist/dr-capsnet-rem-frozen-decoder", "mnist/dr-capsnet-rem"},
+      {"tiny-imagenet/resnet18-capsnet", "tiny-imagenet/resnet18"},
+      {"tiny-imagenet/resnet18-capsnet-rem", "tiny-imagenet/resnet18"}};
+  for (const std::string& change : options.overrides)
+    if (change.starts_with("model.backbone_weights=") || change.starts_with("train.start_from="))
+      return std::nullopt;
+  const auto found = bases.find(recipe);
+  return found == bases.end() ? std::nullopt : std::optional(found->second);
+}
+
+// The recipes of a table or figure, each after the one that its run starts from.
+std::vector<std::string> recipes_with_bases(const Reproduction& reproduction,
+                                            const ReproduceOptions& options) {
+  std::vector<std::string> recipes;
+  const auto add = [&](const std::string& recipe) {
+    if (std::find(recipes.begin(), recipes.end(), recipe) == recipes.end())
+      recipes.push_back(recipe);
+  };
+  for (const std::string& recipe : reproduction.recipes) {
+    if (const auto base = starts_from(recipe, options)) add(*base);
+    add(recipe);
+  }
+  return recipes;
 }
 
 // A new run gets another folder than the planned one if that is taken.
@@ -205,20 +228,21 @@ std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
              return ::fnmatch(pattern.c_str(), recipe.c_str(), 0) == 0;
            });
   };
+  const std::vector<std::string> recipes = recipes_with_bases(reproduction, options);
   std::vector<PlannedRun> plan;
-  for (const std::string& recipe : reproduction.recipes)
+  for (const std::string& recipe : recipes)
     if (wanted(recipe))
       for (const int64_t seed : options.seeds)
         plan.push_back(find_run(options.runs / recipe, recipe, seed));
   if (plan.empty())
     throw UsageError(fmt::format("--only {}: no recipe of {} matches; it has {}",
                                  fmt::join(options.only, " "), reproduction.name,
-                                 fmt::join(reproduction.recipes, ", ")));
+                                 fmt::join(recipes, ", ")));
   return plan;
 }
 
 std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options) {
-  const auto base = starts_from(run.recipe);
+  const auto base = starts_from(run.recipe, options);
   if (!base) return std::nullopt;
   return find_run(options.runs / *base, *base, run.seed);
 }

@@ -36,10 +36,12 @@ struct ReproduceOptions {
   Shard shard;                         ///< the share of this process
 };
 
+/// The runs of its recipes, and those that they start from.
 std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
                                   const ReproduceOptions& options);
 
-/// The run that a run starts from, which must be finished first.
+/// The run that a run starts from, which must be finished first. None if the overrides name other
+/// weights.
 std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options);
 
 /// The changes of its recipe that a new run needs, its seed not among them.

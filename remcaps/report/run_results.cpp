@@ -193,6 +193,21 @@ std::optional<double> over_classes(const std::vector<const RunResult*>& runs,
 
 }  // namespace
 
+std::string RunResult::note() const {
+  std::vector<std::string> parts = {summary.value("data_note", "")};
+  const auto options = summary.find("options");
+  fs::path start;
+  if (options != summary.end())  // texts of YAML: none is ""
+    start = YAML::Load(options->value("train.start_from", "")).as<std::string>("");
+  if (start.filename().string().starts_with("seed-")) start = start.parent_path();
+  // Where it lay on one machine is of no use to others: the last two names are the recipe's.
+  if (!start.empty())
+    parts.push_back("starts from " +
+                    (start.parent_path().filename() / start.filename()).generic_string());
+  std::erase(parts, "");
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
 const json& RunResult::split(const std::string& name) const {
   static const json kNothing;
   if (name == "test") return summary;

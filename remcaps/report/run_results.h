@@ -25,6 +25,9 @@ struct RunResult {
   /// The key of its group in Experiments. How long a run may take and how the machine computes
   /// (recipe_changes.h) make no difference.
   std::string experiment() const;
+  /// What to know beside its numbers: how its data differ from the official ones, and the trained
+  /// network it started from. May be empty.
+  std::string note() const;
   /// The part of the summary that belongs to a split; null if it was not measured.
   const nlohmann::json& split(const std::string& name) const;
 };

@@ -60,7 +60,7 @@ std::string told_changes(const RunResult& run) {
 std::string remarks(const std::vector<RunResult>& runs) {
   std::vector<std::string> parts = {
       each_once(runs, ended_early), each_once(runs, told_changes),
-      each_once(runs, [](const RunResult& run) { return run.summary.value("data_note", ""); })};
+      each_once(runs, [](const RunResult& run) { return run.note(); })};
   std::erase(parts, "");
   return fmt::format("{}", fmt::join(parts, "; "));
 }

@@ -263,6 +263,32 @@ TEST(Resnet18CapsNet, LoadsTorchvisionsNamesAndSaysWhatIsMissing) {
   make("resnet18-capsnet", context, "{backbone_weights: /nowhere.safetensors}");
 }
 
+TEST(Resnet18Classifier, HasTheBackboneOfTheCapsulesAndGivesProbabilities) {
+  const auto classifier = make("resnet18", images(3, 64, 64, 4));
+  const auto capsules = make("resnet18-capsnet", images(3, 64, 64, 4));
+  const auto tensors_of = [](CapsNet& network) {
+    std::map<std::string, std::vector<int64_t>> shapes;
+    for (const auto& item : network.named_parameters())
+      shapes[item.key()] = item.value().sizes().vec();
+    for (const auto& item : network.named_buffers())
+      shapes[item.key()] = item.value().sizes().vec();
+    std::erase_if(shapes, [](const auto& each) { return !each.first.starts_with("backbone."); });
+    return shapes;
+  };
+  EXPECT_EQ(tensors_of(*classifier), tensors_of(*capsules));
+  EXPECT_EQ(classifier->all_parameters(), 11'176'512 + 512 * 4 + 4);  // torchvision's and 4 classes
+  EXPECT_EQ(classifier->trainable_parameters(), classifier->all_parameters());
+  int64_t planned = 0;
+  for (const LayerCost& row : classifier->costs()) planned += row.parameters;
+  EXPECT_EQ(planned, classifier->all_parameters());
+
+  classifier->eval();
+  const Forward forward = classifier->forward(random_images(*classifier, 3));
+  EXPECT_TRUE(torch::allclose(forward.activations.sum(1), torch::ones({3})));
+  EXPECT_EQ(forward.poses.sizes(), torch::IntArrayRef({3, 4, 1}));
+  EXPECT_TRUE(classifier->routing_layers().empty());
+}
+
 TEST(Resnet18CapsNet, PadsTheBackbonesMapToThirtySixCapsules) {
   const auto model = make("resnet18-capsnet", images(3, 224, 224, 200));
   EXPECT_EQ(model->routing_layers()[0].children, 36);

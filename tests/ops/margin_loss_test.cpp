@@ -29,6 +29,23 @@ TEST(MarginLoss, IsTheMeanOfTheLossesOfTheImages) {
   EXPECT_NEAR(losses.mean().item<double>(), margin_loss(activations, labels).item<double>(), 1e-7);
 }
 
+TEST(MarginLoss, CrossEntropyIsMinusTheLogarithmOfTheTrueClasss) {
+  const Tensor logits = torch::tensor({{0.5, -1.0, 2.0}, {3.0, 0.0, 0.0}}).requires_grad_();
+  const Tensor labels = torch::tensor({2, 1}, torch::kInt64);
+  const MarginOptions options{.cross_entropy = true};
+  const Tensor losses = margin_losses(torch::softmax(logits, 1), labels, options);
+  const Tensor expected = -torch::log_softmax(logits, 1).gather(1, labels.unsqueeze(1)).squeeze(1);
+  EXPECT_TRUE(torch::allclose(losses, expected, 1e-6, 1e-6));
+  margin_loss(torch::softmax(logits, 1), labels, options, KernelPath::kFused).backward();
+  const Tensor gradient =
+      (torch::softmax(logits, 1) - torch::tensor({{0.0, 0.0, 1.0}, {0.0, 1.0, 0.0}})) / 2;
+  EXPECT_TRUE(torch::allclose(logits.grad(), gradient.detach(), 1e-5, 1e-6));
+  // A class that is surely not there has a finite loss.
+  EXPECT_TRUE(std::isfinite(
+      margin_loss(torch::tensor({{1.0, 0.0}}), torch::ones({1}, torch::kInt64), options)
+          .item<double>()));
+}
+
 TEST(MarginLoss, RefusesLabelsOfAnotherBatch) {
   EXPECT_THROW(margin_loss(torch::rand({5, 4}), torch::zeros({3}, torch::kInt64)), Error);
 }

@@ -248,21 +248,26 @@ TEST_F(TableTest, ARowWithoutRunsHasThePapersLineOnly) {
 
 TEST_F(TableTest, TheOverviewSaysWhetherRunsConverged) {
   const auto add = [&](int64_t seed, const std::string& stopped, int64_t epochs) {
-    const json summary = {{"recipe", "mnist/dr-capsnet-rem"},
-                          {"seed", seed},
-                          {"epochs", epochs},
-                          {"stopped", stopped},
-                          {"accuracy_quantized", 0.99},
-                          {"entropy", 4.0 + 0.1 * double(seed)},
-                          {"sparsity", 0.5}};
+    const json summary = {
+        {"recipe", "mnist/dr-capsnet-rem"},
+        {"seed", seed},
+        {"epochs", epochs},
+        {"stopped", stopped},
+        {"accuracy_quantized", 0.99},
+        {"entropy", 4.0 + 0.1 * double(seed)},
+        {"sparsity", 0.5},
+        {"data_note", "half of the images"},
+        {"options", {{"train.start_from", seed == 1 ? "\"\"" : "/home/me/mnist/base/seed-7"}}}};
     write_atomically(folder_ / fmt::format("seed-{}.json", seed), summary.dump());
   };
   add(1, "patience", 344);
   add(2, "minutes", 187);
   add(3, "epochs", 300);
-  EXPECT_THAT(render_overview(results(), "markdown"),
-              HasSubstr("| mnist/dr-capsnet-rem | 3 | 99.00 ± 0.00 | 99.56 | 4.20 ± 0.08 | 4.16 | "
-                        "50.00 | 85.53 | converged at 344; cut at 187, 300 |"));
+  EXPECT_THAT(
+      render_overview(results(), "markdown"),
+      HasSubstr("| mnist/dr-capsnet-rem | 3 | 99.00 ± 0.00 | 99.56 | 4.20 ± 0.08 | 4.16 | "
+                "50.00 | 85.53 | converged at 344; cut at 187, 300 | half of the images; half "
+                "of the images; starts from mnist/base |"));
   EXPECT_THROW(render_overview(results(), "latex"), UsageError);
 }
 
@@ -362,6 +367,29 @@ TEST_F(TableTest, PlanFindsARunBesideAFolderThatDiedBeforeItsFirstCheckpoint) {
   add_run("mnist/dr-capsnet", 42, 0.9, 0.9, {1}, 0, 10, {1}, 10, "-3");
   EXPECT_EQ(planned().state, State::kFinished);
   EXPECT_EQ(planned().folder, folder_.path() / "mnist/dr-capsnet/seed-42-3");
+}
+
+TEST_F(TableTest, PlanHasTheRunThatOthersStartFromUnlessWeightsAreGiven) {
+  ReproduceOptions options;
+  options.runs = folder_.path();
+  const auto planned = [&] {
+    std::vector<std::string> recipes;
+    for (const PlannedRun& run : plan_runs(reproduction("tiny-imagenet"), options))
+      recipes.push_back(run.recipe);
+    return recipes;
+  };
+  EXPECT_THAT(planned(), ElementsAre("tiny-imagenet/resnet18", "tiny-imagenet/resnet18-capsnet",
+                                     "tiny-imagenet/resnet18-capsnet-rem"));
+  const PlannedRun last = plan_runs(reproduction("tiny-imagenet"), options).back();
+  EXPECT_EQ(base_of(last, options)->recipe, "tiny-imagenet/resnet18");
+  EXPECT_THAT(overrides_of(last, options),
+              ElementsAre("train.start_from=" +
+                          (folder_.path() / "tiny-imagenet/resnet18/seed-42").string()));
+  options.overrides = {"model.backbone_weights=resnet18.safetensors"};
+  EXPECT_THAT(planned(),
+              ElementsAre("tiny-imagenet/resnet18-capsnet", "tiny-imagenet/resnet18-capsnet-rem"));
+  EXPECT_FALSE(base_of(last, options));
+  EXPECT_EQ(overrides_of(last, options), options.overrides);
 }
 
 TEST_F(TableTest, PlanGoesOnWithARunThatATimeLimitEnded) {
