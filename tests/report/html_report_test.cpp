@@ -72,7 +72,7 @@ TEST(HtmlReportPage, PacksBytesOfAnyLength) {
 TEST(HtmlReportPage, HoldsItsDataOnceAndAsksForNothing) {
   PageBlobs blobs;
   const json reference = blobs.add(torch::arange(6).to(torch::kUInt8).view({2, 3}));
-  const std::string page = html_page({{"images", reference}}, blobs);
+  const std::string page = html_page(html_report_template(), {{"images", reference}}, blobs);
   EXPECT_EQ(blob_of(page, data_of(page)["images"]), std::string("\0\1\2\3\4\5", 6));
   EXPECT_THAT(page, HasSubstr("default-src 'none'; script-src 'sha256-"));
   EXPECT_THAT(page, HasSubstr("base-uri 'none'; form-action 'none'\">"));
@@ -81,7 +81,7 @@ TEST(HtmlReportPage, HoldsItsDataOnceAndAsksForNothing) {
 
 TEST(HtmlReportPage, NamesCannotEndTheElementTheyStandIn) {
   const json report = {{"title", "</script><script>alert(1)</script>"}};
-  const std::string page = html_page(report, {});
+  const std::string page = html_page(html_report_template(), report, {});
   EXPECT_THAT(page, Not(HasSubstr("<script>alert(1)")));
   EXPECT_EQ(data_of(page), report);
 }

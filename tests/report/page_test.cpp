@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-json data_of(const std::string& page) {
+json draw_data(const std::string& page) {
   const std::string begin = R"(id="report-data">)";
   const size_t from = page.find(begin) + begin.size();
   return json::parse(page.substr(from, page.find("</script>", from) - from));
@@ -65,7 +65,7 @@ TEST(DrawPage, TheModuleAnswersAsTheProgramDoes) {
   const DrawPageSummary summary = write_draw_page(options, file);
   EXPECT_EQ(summary.note, "");
   EXPECT_LT(summary.bytes, 4'000'000u);
-  const json data = data_of(read_file(file));
+  const json data = draw_data(read_file(file));
   const auto places = data["images"]["indices"].get<std::vector<int64_t>>();
   EXPECT_EQ(places.size(), 100u);
 
