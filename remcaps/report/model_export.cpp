@@ -17,6 +17,7 @@
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/runs/zoo.h"
 #include "remcaps/runtime/network.h"
+#include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -138,13 +139,19 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
                                   .view({1, input.channels, input.height, input.width});
   fs::path trial = out;
   trial += ".trial";
+  const std::shared_ptr<void> removed(nullptr, [&](void*) {
+    std::error_code ignored;
+    fs::remove(trial, ignored);
+  });
   save_packed_weights(trial, packed, info, graph, "{}");
+  // A file that cannot be read is an error, and says nothing of the graph.
+  const SafetensorsFile file(trial);
   bool same = false;
   try {
     const torch::NoGradGuard no_grad;
     const torch::Tensor lengths = model.forward(image).activations.contiguous();
     const runtime::Answer answer =
-        runtime::Network(trial).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
+        runtime::Network(file).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
     constexpr float kMost = 1e-4F;
     same = static_cast<int64_t>(answer.lengths.size()) == lengths.numel() &&
            std::equal(answer.lengths.begin(), answer.lengths.end(), lengths.data_ptr<float>(),
@@ -152,7 +159,6 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
   } catch (const Error&) {
     same = false;  // the runtime cannot run it
   }
-  fs::remove(trial);
   if (!same) graph.reset();
   return graph;
 }

@@ -65,7 +65,11 @@ RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
   try {
-    result.summary = json::parse(read_file(file));
+    // Copying and writing a value recurse as deep as it is.
+    result.summary = json::parse(read_file(file), [&](int depth, json::parse_event_t, json&) {
+      check(depth <= 32, "{}: more than 32 levels within each other", file.string());
+      return true;
+    });
     result.recipe = result.summary.at("recipe");
     result.seed = whole_number(result.summary.at("seed"));
   } catch (const json::parse_error& error) {

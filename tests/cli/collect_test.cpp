@@ -52,6 +52,16 @@ TEST_F(CollectTest, KeepsWhatATableNeedsAndSaysWhatWasChanged) {
   EXPECT_EQ(numbers("results/fashion-mnist/eff-capsnet/seed-42.json"), numbers("runs"));
 }
 
+TEST_F(CollectTest, ADeepSummaryIsRefused) {
+  constexpr size_t kDeep = 1'000'000;
+  make_folder(folder_ / "runs/seed-42");
+  write_atomically(folder_ / "runs/seed-42/summary.json",
+                   R"({"recipe": "fashion-mnist/eff-capsnet", "seed": 42, "x": )" +
+                       std::string(kDeep, '[') + std::string(kDeep, ']') + "}");
+  expect_one_line(remcaps({"collect", "runs"}), 1, "more than 32 levels");
+  expect_one_line(remcaps({"table", "overview", "runs"}), 1, "more than 32 levels");
+}
+
 TEST_F(CollectTest, TheCommandLineCompletesOlderSummaries) {
   train();
   // As an older version wrote it: without machine, commit and options.
