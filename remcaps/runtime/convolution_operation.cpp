@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "remcaps/kernels/convolution/convolution.h"
 #include "remcaps/kernels/convolution/grouped_convolution.h"
@@ -23,12 +24,20 @@ struct Layer {
   int64_t groups = 1;
   bool relu = false;
   std::vector<float> weight, bias;
+  std::optional<SparseTensor> left;  ///< in place of the weight: what pruning has left of it
 
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
   ConvolutionShape for_batch(int64_t batch) const {
     ConvolutionShape result = shape;
     result.batch = batch;
     return result;
+  }
+  void scale_filters(const std::vector<float>& scales) {
+    const auto filter = static_cast<size_t>(shape.channels / groups * shape.taps());
+    for (size_t n = 0; n < weight.size(); ++n) weight[n] *= scales[n / filter];
+    if (!left) return;
+    for (size_t n = 0; n < left->values.size(); ++n)
+      left->values[n] *= scales[left->places[n] / filter];
   }
 };
 
@@ -42,34 +51,38 @@ void fold_norm(const NodeReader& reader, Layer& layer) {
                            mean = read("norm_mean"), variance = read("norm_variance");
   const float epsilon = reader.real("norm_epsilon", 0, 1);
   layer.bias.resize(static_cast<size_t>(layer.shape.filters), 0.0F);
-  const size_t filter_floats = layer.weight.size() / weight.size();
+  std::vector<float> scales(weight.size());
   for (size_t f = 0; f < weight.size(); ++f) {
-    const float scale = weight[f] / std::sqrt(variance[f] + epsilon);
-    reader.require(std::isfinite(scale), "a variance is below 0");
-    for (size_t k = 0; k < filter_floats; ++k) layer.weight[f * filter_floats + k] *= scale;
-    layer.bias[f] = (layer.bias[f] - mean[f]) * scale + bias[f];
+    scales[f] = weight[f] / std::sqrt(variance[f] + epsilon);
+    reader.require(std::isfinite(scales[f]), "a variance is below 0");
+    layer.bias[f] = (layer.bias[f] - mean[f]) * scales[f] + bias[f];
   }
+  layer.scale_filters(scales);
 }
 
 Layer read_layer(const NodeReader& reader) {
   const ValueShape map = reader.map();
-  FloatTensor weight = reader.weights().read(reader.node(), "weight");
   Layer layer;
   layer.groups = reader.integer("groups", 1, 1 << 16);
-  reader.require(weight.shape.size() == 4 && map.channels % layer.groups == 0 &&
-                     weight.shape[0] % layer.groups == 0 && weight.shape[0] > 0 &&
-                     weight.shape[1] == map.channels / layer.groups &&
-                     std::max(weight.shape[2], weight.shape[3]) <= kMaxKernel &&
-                     std::min(weight.shape[2], weight.shape[3]) >= 1,
+  if (layer.groups == 1)
+    layer.left = reader.weights().read_sparse(
+        reader.node(), "weight", map.channels <= kFewChannels ? kSparseImage : kSparseMap);
+  FloatTensor weight;
+  if (!layer.left) weight = reader.weights().read(reader.node(), "weight");
+  const std::vector<int64_t>& size = layer.left ? layer.left->shape : weight.shape;
+  reader.require(size.size() == 4 && map.channels % layer.groups == 0 &&
+                     size[0] % layer.groups == 0 && size[0] > 0 &&
+                     size[1] == map.channels / layer.groups &&
+                     std::max(size[2], size[3]) <= kMaxKernel && std::min(size[2], size[3]) >= 1,
                  "its weight does not fit the map");
   ConvolutionShape& shape = layer.shape;
   shape = {.batch = 1,
            .height = map.height,
            .width = map.width,
            .channels = map.channels,
-           .filters = weight.shape[0],
-           .kernel_height = weight.shape[2],
-           .kernel_width = weight.shape[3],
+           .filters = size[0],
+           .kernel_height = size[2],
+           .kernel_width = size[3],
            .stride_y = reader.integer("stride_y", 1, kMaxKernel),
            .stride_x = reader.integer("stride_x", 1, kMaxKernel),
            .padding_y = reader.integer("padding_y", 0, kMaxKernel),
@@ -79,6 +92,10 @@ Layer read_layer(const NodeReader& reader) {
                  "its kernel is larger than the map");
   reader.checked(ValueShape::map(shape.channels, shape.height + 2 * shape.padding_y,
                                  shape.width + 2 * shape.padding_x));
+  if (layer.left && shape.taps() > kMaxPlaces) {
+    weight = layer.left->dense();
+    layer.left.reset();
+  }
   layer.weight = std::move(weight.values);
   layer.bias = reader.weights().read_if_there(reader.node(), "bias", {shape.filters});
   layer.relu = reader.integer("relu", 0, 1, 0) == 1;
@@ -93,8 +110,8 @@ ValueShape result_shape(const ConvolutionShape& shape) {
 class SparseOperation final : public Operation {
  public:
   explicit SparseOperation(Layer layer)
-      : weights_(layer.shape, layer.weight.data()), layer_(std::move(layer)) {
-    layer_.weight = {};
+      : weights_(layer.shape, layer.left->places, layer.left->values), layer_(std::move(layer)) {
+    layer_.left.reset();
   }
   Value run(std::vector<Input>& inputs, Pass&) const override {
     const Value& map = *inputs[0].value;
@@ -142,6 +159,7 @@ class DenseOperation final : public Operation {
       : layer_(with_full_tiles(std::move(layer))),
         panels_(kernels::cpu::filter_panels(layer_.shape, layer_.weight.data())) {
     layer_.weight = {};
+    wants_batches = true;
   }
 
   Value run(std::vector<Input>& inputs, Pass&) const override {
@@ -183,11 +201,7 @@ class DenseOperation final : public Operation {
 
 std::unique_ptr<Operation> operation_of(Layer layer) {
   if (layer.groups > 1) return std::make_unique<GroupedOperation>(std::move(layer));
-  const auto zeros = std::count(layer.weight.begin(), layer.weight.end(), 0.0F);
-  const double left = 1.0 - static_cast<double>(zeros) / static_cast<double>(layer.weight.size());
-  const bool is_image = layer.shape.channels <= kFewChannels;
-  if (left <= (is_image ? kSparseImage : kSparseMap) && layer.shape.taps() <= kMaxPlaces)
-    return std::make_unique<SparseOperation>(std::move(layer));
+  if (layer.left) return std::make_unique<SparseOperation>(std::move(layer));
   return std::make_unique<DenseOperation>(std::move(layer));
 }
 

@@ -55,7 +55,8 @@ struct Network::Program {
   std::vector<LevelTable> tables;
   std::vector<RoutingLayer> layers;
   std::vector<Step> steps;
-  size_t poses = 0;  ///< the value that holds the class capsules
+  bool by_image = true;  ///< whether no operation wants batches
+  size_t poses = 0;      ///< the value that holds the class capsules
   int64_t pose_dim = 0;
 
   explicit Program(const SafetensorsBytes& file);
@@ -63,6 +64,7 @@ struct Network::Program {
   void compile(const Weights& weights);
   void find_last_readers();
   void run(int64_t batch, const float* images, Pass& pass, Answer& answer) const;
+  void run_by_image(int64_t count, const float* images, Pass& pass, Answer& answer) const;
   const LevelTable* table_of(size_t layer) const {
     return graph.levels[layer] == 0 ? nullptr : &tables[layer];
   }
@@ -108,6 +110,7 @@ void Network::Program::compile(const Weights& weights) {
     step.operation = make_operation(
         node, inputs, weights,
         {layer, is_routing(node) && graph.levels[layer] != 0 ? &tables[layer] : nullptr});
+    by_image = by_image && !step.operation->wants_batches;
     if (const auto& routing = step.operation->routing)
       layers.push_back({node.name, routing->positions, routing->children, routing->parents,
                         graph.levels[layer]});
@@ -153,6 +156,34 @@ void Network::Program::run(int64_t batch, const float* images, Pass& pass, Answe
   };
   append(values.back(), answer.lengths);
   append(values[poses], answer.poses);
+}
+
+// Every thread takes some images through the whole network, whose maps stay in its cache.
+void Network::Program::run_by_image(int64_t count, const float* images, Pass& pass,
+                                    Answer& answer) const {
+  struct One {
+    Pass pass;
+    Answer answer;
+  };
+  std::vector<One> each(static_cast<size_t>(count), {pass, {}});
+  const int64_t floats = graph.channels * graph.height * graph.width;
+  parallel_for(0, count, /*grain=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      One& one = each[static_cast<size_t>(i)];
+      run(1, images + i * floats, one.pass, one.answer);
+    }
+  });
+  const auto append = [](const std::vector<float>& from, std::vector<float>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (const One& one : each) {
+    append(one.answer.lengths, answer.lengths);
+    append(one.answer.poses, answer.poses);
+    for (size_t layer = 0; layer < pass.layers.size(); ++layer) {
+      append(one.pass.layers[layer], pass.layers[layer]);
+      append(one.pass.child_lengths[layer], pass.child_lengths[layer]);
+    }
+  }
 }
 
 int64_t Answer::predicted(int64_t image) const {
@@ -243,7 +274,9 @@ Answer Network::run(std::span<const float> images, const RunOptions& options) co
     pass.layers.resize(program_->layers.size());
     pass.child_lengths.resize(program_->layers.size());
   }
-  for (int64_t first = 0; first < count; first += kImages)
+  const bool by_image = program_->by_image && count >= thread_count();
+  if (by_image) program_->run_by_image(count, images.data(), pass, answer);
+  for (int64_t first = 0; first < count && !by_image; first += kImages)
     program_->run(std::min(kImages, count - first), images.data() + first * floats, pass, answer);
   answer.couplings = std::move(pass.layers);
   answer.child_lengths = std::move(pass.child_lengths);

@@ -86,6 +86,8 @@ class Operation {
   ValueShape shape;
   /// What a routing operation routes.
   std::optional<RoutingInfo> routing = std::nullopt;
+  /// Whether an image takes less time in a batch than alone: weights are read once for several.
+  bool wants_batches = false;
 };
 
 /// Where a routing operation stands among the others, and its levels.

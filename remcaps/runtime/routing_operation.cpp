@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "remcaps/base/parallel.h"
 #include "remcaps/kernels/routing/conv3d_routing.h"
@@ -8,6 +9,7 @@
 #include "remcaps/kernels/routing/few_images.h"
 #include "remcaps/kernels/routing/scaled_distance.h"
 #include "remcaps/kernels/routing/self_attention.h"
+#include "remcaps/runtime/compact.h"
 #include "remcaps/runtime/operation.h"
 
 namespace remcaps::runtime {
@@ -18,6 +20,8 @@ using kernels::RoutingRule;
 using kernels::RoutingShape;
 
 constexpr int64_t kMaxIterations = 64;
+// The largest share of weights with which matrices without zeros are faster.
+constexpr double kSparseMatrices = 0.5;
 
 class RoutingOperation : public Operation {
  public:
@@ -31,7 +35,7 @@ class RoutingOperation : public Operation {
   // lengths of the children, too.
   float* room(Pass& pass, const Value& children) const {
     if (!pass.couplings) return nullptr;
-    if (!children.shape.is_map() && children.shape.count == routing->children)
+    if (!children.shape.is_map() && (!kept_.empty() || children.shape.count == routing->children))
       keep_lengths(children, pass.child_lengths[place_.index]);
     std::vector<float>& layer = pass.layers[place_.index];
     const size_t before = layer.size();
@@ -40,12 +44,22 @@ class RoutingOperation : public Operation {
     return layer.data() + before;
   }
 
+  // The child of a compact network that is number n of those that are kept.
+  int64_t place_of(int64_t n) const { return kept_.empty() ? n : kept_[static_cast<size_t>(n)]; }
+
+  std::vector<int64_t> kept_;  ///< of a compact network that has lost some; the others are 0
+
  private:
-  static void keep_lengths(const Value& children, std::vector<float>& lengths) {
-    const int64_t dim = children.shape.dim;
+  void keep_lengths(const Value& children, std::vector<float>& lengths) const {
+    const int64_t dim = children.shape.dim, count = children.shape.count;
     const float* pose = children.data.get();
-    for (int64_t i = 0; i < children.batch * children.shape.count; ++i, pose += dim)
-      lengths.push_back(std::sqrt(std::inner_product(pose, pose + dim, pose, 0.0F)));
+    for (int64_t image = 0; image < children.batch; ++image) {
+      const size_t first = lengths.size();
+      lengths.resize(first + static_cast<size_t>(routing->children));
+      for (int64_t n = 0; n < count; ++n, pose += dim)
+        lengths[first + static_cast<size_t>(place_of(n))] =
+            std::sqrt(std::inner_product(pose, pose + dim, pose, 0.0F));
+    }
   }
 
   RoutingPlace place_;
@@ -55,6 +69,8 @@ class RoutingOperation : public Operation {
 struct Matrices {
   RoutingShape shape;  ///< without a batch
   std::vector<float> weight, bias;
+  std::optional<SparseTensor> left =
+      std::nullopt;  ///< in place of the weight: what pruning has left
 
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
   RoutingShape for_batch(int64_t batch) const {
@@ -64,19 +80,22 @@ struct Matrices {
   }
 };
 
-Matrices read_matrices(const NodeReader& reader, int64_t children, int64_t dim) {
-  FloatTensor weight = reader.weights().read(reader.node(), "weight");
-  const int64_t shared = reader.integer("shared_over", 1, 1 << 24, 1);
-  reader.require(weight.shape.size() == 4 && weight.shape[0] * shared == children &&
-                     weight.shape[3] == dim && weight.shape[1] >= 1 && weight.shape[2] >= 1,
-                 "its matrices do not fit the children");
+Matrices read_matrices(const NodeReader& reader, int64_t children, int64_t dim, double sparse = 0) {
   Matrices matrices;
-  matrices.shape = {.children = children,
-                    .parents = weight.shape[1],
-                    .child_dim = dim,
-                    .parent_dim = weight.shape[2]};
+  const int64_t shared = reader.integer("shared_over", 1, 1 << 24, 1);
+  if (shared == 1 && sparse > 0)
+    matrices.left = reader.weights().read_sparse(reader.node(), "weight", sparse);
+  FloatTensor weight;
+  if (!matrices.left) weight = reader.weights().read(reader.node(), "weight");
+  const std::vector<int64_t>& sizes = matrices.left ? matrices.left->shape : weight.shape;
+  reader.require(sizes.size() == 4 && sizes[0] * shared == children && sizes[3] == dim &&
+                     sizes[1] >= 1 && sizes[2] >= 1,
+                 "its matrices do not fit the children");
+  matrices.shape = {
+      .children = children, .parents = sizes[1], .child_dim = dim, .parent_dim = sizes[2]};
   const int64_t size = matrices.shape.pose_size() * dim;
   reader.checked(ValueShape::capsules(children, size));
+  if (matrices.left) return matrices;
   if (shared == 1) {
     matrices.weight = std::move(weight.values);
     return matrices;
@@ -112,10 +131,17 @@ RoutingRule with_levels(RoutingRule rule, const CouplingLevels& levels, int64_t 
 
 class IteratedOperation final : public RoutingOperation {
  public:
-  IteratedOperation(const RoutingPlace& place, Matrices matrices, const RoutingRule& rule)
+  IteratedOperation(const RoutingPlace& place, Matrices matrices, const RoutingRule& rule,
+                    std::vector<int64_t> kept)
       : RoutingOperation(place), matrices_(std::move(matrices)), rule_(rule) {
-    if (rule.agreement == kernels::Agreement::kProduct)
+    kept_ = std::move(kept);
+    if (matrices_.left) {
+      packed_.emplace(matrices_.shape, matrices_.left->places, matrices_.left->values);
+      matrices_.left.reset();
+    } else if (rule.agreement == kernels::Agreement::kProduct) {
       packed_.emplace(matrices_.shape, matrices_.weight.data());
+    }
+    wants_batches = !packed_ || !packed_->is_sparse();
   }
 
   Value run(std::vector<Input>& inputs, Pass& pass) const override {
@@ -123,22 +149,41 @@ class IteratedOperation final : public RoutingOperation {
     Value poses = Value::make(shape, children.batch);
     const RoutingShape problem = matrices_.for_batch(children.batch);
     const RoutingRule rule = with_levels(rule_, levels(pass), problem.parents);
-    float* couplings = room(pass, children);
+    float* all = room(pass, children);
+    const kernels::Buffer of_kept(
+        kept_.empty() || all == nullptr ? 0 : problem.batch * problem.children * problem.parents);
+    float* couplings = kept_.empty() || all == nullptr ? all : of_kept.get();
     if (!packed_)
       kernels::cpu::scaled_distance_forward(problem, rule, children.data.get(),
                                             matrices_.weight.data(), matrices_.bias_or_null(),
                                             poses.data.get(), couplings, nullptr);
-    else if (children.batch <= kernels::cpu::most_few_images())
+    else if (packed_->is_sparse() || children.batch <= kernels::cpu::most_few_images())
       kernels::cpu::few_images_forward(problem, rule, children.data.get(), *packed_,
                                        matrices_.bias_or_null(), poses.data.get(), couplings);
     else
       kernels::cpu::dynamic_routing_forward(problem, rule, children.data.get(),
                                             matrices_.weight.data(), matrices_.bias_or_null(),
                                             poses.data.get(), couplings, nullptr);
+    if (couplings != all) spread(problem, rule, couplings, all);
     return poses;
   }
 
  private:
+  // Couplings of the kept children [B, I', J] -> [B, I, J]. A capsule that was removed never agreed
+  // with any parent.
+  void spread(const RoutingShape& problem, const RoutingRule& rule, const float* of_kept,
+              float* all) const {
+    const int64_t parents = problem.parents, size = routing->children * parents;
+    float even = 1.0F / static_cast<float>(parents);
+    if (rule.levels.count > 0) even = kernels::rounded(rule.levels, even);
+    std::fill_n(all, problem.batch * size, even);
+    for (int64_t image = 0; image < problem.batch; ++image, all += size)
+      for (const int64_t child : kept_) {
+        std::copy_n(of_kept, parents, all + child * parents);
+        of_kept += parents;
+      }
+  }
+
   Matrices matrices_;
   RoutingRule rule_;
   std::optional<kernels::cpu::ChildMatrices> packed_;
@@ -260,8 +305,11 @@ class Conv3dOperation final : public RoutingOperation {
 
 std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const RoutingPlace& place) {
   const ValueShape children = reader.capsules();
-  Matrices matrices = read_matrices(reader, children.count, children.dim);
-  const RoutingInfo info{1, children.count, matrices.shape.parents};
+  const bool sparse =
+      reader.node().op == "dynamic_routing" && kernels::cpu::reads_sparse_matrices();
+  Matrices matrices =
+      read_matrices(reader, children.count, children.dim, sparse ? kSparseMatrices : 0);
+  RoutingInfo info{1, children.count, matrices.shape.parents};
   const ValueShape shape = ValueShape::capsules(matrices.shape.parents, matrices.shape.parent_dim);
   std::unique_ptr<Operation> operation;
   if (reader.node().op == "self_attention_routing") {
@@ -279,7 +327,15 @@ std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const Routi
     const RoutingRule rule = read_rule(reader, reader.node().op == "dynamic_routing"
                                                    ? kernels::Agreement::kProduct
                                                    : kernels::Agreement::kImageDistance);
-    operation = std::make_unique<IteratedOperation>(place, std::move(matrices), rule);
+    std::vector<int64_t> kept;
+    if (reader.has_word("kept")) {
+      info.children = reader.integer("children", children.count, 1 << 24);
+      kept = parse_kept(reader.node().words.at("kept"), info.children, reader.weights().source());
+      reader.require(static_cast<int64_t>(kept.size()) == children.count,
+                     "it keeps another number of capsules");
+    }
+    operation =
+        std::make_unique<IteratedOperation>(place, std::move(matrices), rule, std::move(kept));
   }
   operation->shape = reader.checked(shape);
   operation->routing = info;

@@ -1,6 +1,7 @@
 // The tensors of a file for the runtime: one at a time, as float32 of a known shape.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ class Weights {
   const std::string& source() const { return reader_.source(); }
   /// The tensor of a node. Error if there is none or a value is not finite.
   FloatTensor read(const GraphNode& node, const std::string& role) const;
+  /// The same without its zeros. Nothing if the file holds the zeros, too, or if more than `most` of
+  /// its values are not zero.
+  std::optional<SparseTensor> read_sparse(const GraphNode& node, const std::string& role,
+                                          double most) const;
   /// The same; error if it has another shape.
   std::vector<float> read(const GraphNode& node, const std::string& role,
                           const std::vector<int64_t>& shape) const;
@@ -24,6 +29,9 @@ class Weights {
                                    const std::vector<int64_t>& shape) const;
 
  private:
+  const std::string& name_of(const GraphNode& node, const std::string& role) const;
+  void check_finite(const std::vector<float>& values, const std::string& name) const;
+
   PackedReader reader_;
 };
 

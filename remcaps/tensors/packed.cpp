@@ -24,10 +24,6 @@ size_t bitmap_bytes(size_t places) {
   return (places + kBits - 1) / kBits;
 }
 
-bool is_marked(std::span<const std::byte> bits, size_t place) {
-  return (std::to_integer<unsigned>(bits[place / kBits]) >> (place % kBits) & 1) != 0;
-}
-
 // Neither +0 nor -0.
 bool is_nonzero(uint16_t half) {
   return (half & 0x7fff) != 0;
@@ -58,19 +54,30 @@ FloatTensor dense_floats(const TensorView& tensor) {
   return result;
 }
 
+// The places of the bits that are set, in ascending order.
+std::vector<uint32_t> marked_places(std::span<const std::byte> bits) {
+  std::vector<uint32_t> places;
+  for (size_t k = 0; k < bits.size(); ++k)
+    for (auto byte = std::to_integer<unsigned>(bits[k]); byte != 0; byte &= byte - 1)
+      places.push_back(static_cast<uint32_t>(k * kBits) +
+                       static_cast<uint32_t>(std::countr_zero(byte)));
+  return places;
+}
+
 // Puts the parts of one tensor together.
-FloatTensor sparse_floats(const TensorViews& tensors, const std::string& name,
-                          const std::vector<int64_t>& shape, const std::string& source) {
+SparseTensor sparse_tensor(const TensorViews& tensors, const std::string& name,
+                           const std::vector<int64_t>& shape, const std::string& source) {
   const auto find = [&](const std::string& part) {
     const auto found = tensors.find(part);
     check(found != tensors.end(), "{}: its packed tensor {} has no {}", source, name, part);
     return found->second;
   };
   const TensorView bits = find(name + ".bits"), values = find(name + ".values");
+  constexpr int64_t kMostPlaces = int64_t{1} << 32;
   int64_t places = 1;
   for (const int64_t size : shape) {
-    check(size > 0 && size <= (int64_t{1} << 40) / places, "{}: {} cannot have the shape [{}]",
-          source, name, fmt::join(shape, ", "));
+    check(size > 0 && size <= kMostPlaces / places, "{}: {} cannot have the shape [{}]", source,
+          name, fmt::join(shape, ", "));
     places *= size;
   }
   const auto count = static_cast<size_t>(places);
@@ -80,16 +87,14 @@ FloatTensor sparse_floats(const TensorViews& tensors, const std::string& name,
         bitmap_bytes(count));
   check(values.type == ElementType::kFloat16, "{}: {}.values is {}; expected F16", source, name,
         type_name(values.type));
-  size_t marked = 0, beyond = 0;
-  for (size_t place = 0; place < bits.bytes.size() * kBits; ++place)
-    if (is_marked(bits.bytes, place)) ++(place < count ? marked : beyond);
+  SparseTensor result{shape, marked_places(bits.bytes), {}};
   const std::vector<uint16_t> halves = halves_of(values);
-  check(values.shape.size() == 1 && halves.size() == marked && beyond == 0,
-        "{}: {} has {} values; its bitmap marks {}", source, name, halves.size(), marked + beyond);
-  FloatTensor result{shape, std::vector<float>(count)};
-  auto next = halves.begin();
-  for (size_t place = 0; place < count; ++place)
-    if (is_marked(bits.bytes, place)) result.values[place] = to_float(*next++);
+  check(values.shape.size() == 1 && halves.size() == result.places.size() &&
+            (halves.empty() || result.places.back() < count),
+        "{}: {} has {} values; its bitmap marks {}", source, name, halves.size(),
+        result.places.size());
+  result.values.resize(halves.size());
+  std::transform(halves.begin(), halves.end(), result.values.begin(), to_float);
   return result;
 }
 
@@ -118,6 +123,14 @@ std::optional<SparseHalves> pack_halves(std::span<const uint16_t> halves) {
   return packed;
 }
 
+FloatTensor SparseTensor::dense() const {
+  size_t count = 1;
+  for (const int64_t size : shape) count *= static_cast<size_t>(size);
+  FloatTensor result{shape, std::vector<float>(count)};
+  for (size_t n = 0; n < places.size(); ++n) result.values[places[n]] = values[n];
+  return result;
+}
+
 Metadata packed_metadata(const Shapes& shapes) {
   return {{kShapes, json_text(json(shapes))}};
 }
@@ -129,7 +142,7 @@ UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
   const auto shapes = metadata.find(kShapes);
   if (shapes == metadata.end()) return unpacked;  // not packed: half precision stays what it is
   for (const auto& [name, shape] : parse_shapes(shapes->second, source)) {
-    unpacked.floats[name] = sparse_floats(unpacked.others, name, shape, source);
+    unpacked.floats[name] = sparse_tensor(unpacked.others, name, shape, source).dense();
     unpacked.others.erase(name + ".bits");
     unpacked.others.erase(name + ".values");
   }
@@ -150,9 +163,7 @@ PackedReader::PackedReader(const SafetensorsBytes& file) : file_(file) {
 }
 
 FloatTensor PackedReader::read(const std::string& name) const {
-  const auto packed = shapes_.find(name);
-  if (packed != shapes_.end())
-    return sparse_floats(file_.tensors(), name, packed->second, source());
+  if (const auto sparse = read_sparse(name)) return sparse->dense();
   const TensorView& tensor = file_.tensor(name);
   if (tensor.type == ElementType::kFloat16) return dense_floats(tensor);
   check(tensor.type == ElementType::kFloat32, "{}: {} is {}; expected F32 or F16", source(), name,
@@ -161,6 +172,12 @@ FloatTensor PackedReader::read(const std::string& name) const {
   if (!result.values.empty())
     std::memcpy(result.values.data(), tensor.bytes.data(), tensor.bytes.size());
   return result;
+}
+
+std::optional<SparseTensor> PackedReader::read_sparse(const std::string& name) const {
+  const auto packed = shapes_.find(name);
+  if (packed == shapes_.end()) return std::nullopt;
+  return sparse_tensor(file_.tensors(), name, packed->second, source());
 }
 
 }  // namespace remcaps

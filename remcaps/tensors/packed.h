@@ -30,6 +30,15 @@ struct FloatTensor {
   std::vector<float> values;
 };
 
+/// The values of a tensor that are not zero, and their places in row-major order.
+struct SparseTensor {
+  std::vector<int64_t> shape;
+  std::vector<uint32_t> places;  ///< ascending
+  std::vector<float> values;
+
+  FloatTensor dense() const;
+};
+
 /// The tensors of a file, packed or not, as they were before packing.
 struct UnpackedTensors {
   std::map<std::string, FloatTensor> floats;  ///< what the file holds in half precision
@@ -49,6 +58,8 @@ class PackedReader {
   const std::string& source() const { return file_.source(); }
   /// Error if there is no such tensor, or if it has neither float32 nor half precision.
   FloatTensor read(const std::string& name) const;
+  /// The same without the zeros. Nothing if the file holds the zeros, too.
+  std::optional<SparseTensor> read_sparse(const std::string& name) const;
 
  private:
   const SafetensorsBytes& file_;

@@ -132,6 +132,30 @@ TEST(RoutingKernels, RouteAFewImages) {
   expect_result(layer);
 }
 
+TEST(RoutingKernels, RouteWithTheWeightsThatAreLeft) {
+  if (!cpu::reads_sparse_matrices()) GTEST_SKIP() << "this CPU has no AVX-512";
+  for (const int64_t child_dim : {8, 5}) {
+    Layer layer(
+        {.batch = 2, .children = 77, .parents = 6, .child_dim = child_dim, .parent_dim = 16});
+    std::vector<uint32_t> places;
+    std::vector<float> values;
+    for (size_t place = 0; place < layer.weight.size(); ++place) {
+      const bool dead = place < static_cast<size_t>(40 * child_dim) || layer.generator() % 7 != 0;
+      if (dead) {
+        layer.weight[place] = 0;
+        continue;
+      }
+      places.push_back(static_cast<uint32_t>(place));
+      values.push_back(layer.weight[place]);
+    }
+    const cpu::ChildMatrices matrices(layer.shape, places, values);
+    EXPECT_TRUE(matrices.is_sparse());
+    cpu::few_images_forward(layer.shape, layer.rule, layer.children.data(), matrices,
+                            layer.bias.data(), layer.poses.data(), layer.couplings.data());
+    expect_result(layer);
+  }
+}
+
 TEST(RoutingKernels, RouteByScaledDistance) {
   Layer layer(kShape);
   layer.rule.agreement = Agreement::kImageDistance;

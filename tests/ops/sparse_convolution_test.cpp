@@ -56,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
     Shapes, SparseConvolution,
     ::testing::Values(
         SparseCase{"PrimaryCapsules", 3, 24, 20, 20, 32, 9, 9, {2, 2}},
+        SparseCase{"ManyChannels", 2, 70, 14, 14, 12, 3, 3, {2, 2}, {0, 0}, 0.2, true, true},
         SparseCase{"GreyImages", 2, 1, 28, 28, 20, 9, 9, {1, 1}, {0, 0}, 0.5, true, true},
         SparseCase{"OneImage", 1, 7, 9, 11, 5, 3, 4},
         SparseCase{"Padded", 2, 8, 7, 7, 16, 3, 3, {1, 1}, {1, 1}},
@@ -70,8 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(SparseConvolution, DoesNotDependOnThreadsOrTheOtherImages) {
   torch::manual_seed(5);
-  const SparseWeights weights(pruned({40, 6, 5, 5}, 0.2));
-  const Tensor map = torch::randn({7, 6, 15, 15});
+  constexpr int64_t kChannels = 5 * SparseWeights::kBlock + 3;
+  const SparseWeights weights(pruned({40, kChannels, 5, 5}, 0.2));
+  const Tensor map = torch::randn({7, kChannels, 15, 15});
   const auto run = [&](const Tensor& images, int threads) {
     const int before = at::get_num_threads();
     at::set_num_threads(threads);
@@ -81,7 +83,8 @@ TEST(SparseConvolution, DoesNotDependOnThreadsOrTheOtherImages) {
   };
   const Tensor expected = run(map, 1);
   EXPECT_TRUE(torch::equal(run(map, 3), expected));
-  EXPECT_TRUE(torch::equal(run(map.narrow(0, 4, 1), 3), expected.narrow(0, 4, 1)));
+  for (const int threads : {3, 9})
+    EXPECT_TRUE(torch::equal(run(map.narrow(0, 4, 1), threads), expected.narrow(0, 4, 1)));
 }
 
 TEST(SparseConvolution, KeepsWhatIsLeftBlockByBlockOfChannels) {

@@ -186,6 +186,18 @@ TEST_P(ZooNetwork, AnswersAsTheProgramDoes) {
   EXPECT_LE(found.couplings, 1e-5F);
   // A coupling that lies on an edge between two levels may round to either.
   EXPECT_LE(found.levels, found.compared / 100'000) << "of " << found.compared;
+  const std::vector<float> input = floats_of(images.slice(0, 0, 3));
+  const runtime::Answer together = network.run(input, {.couplings = true});
+  const size_t floats = input.size() / 3, classes = together.lengths.size() / 3;
+  const runtime::Answer alone =
+      network.run(std::span(input).subspan(floats, floats), {.couplings = true});
+  for (size_t j = 0; j < classes; ++j)
+    EXPECT_NEAR(alone.lengths[j], together.lengths[classes + j], 1e-6);
+  for (size_t layer = 0; layer < alone.couplings.size(); ++layer) {
+    const std::vector<float>& one = alone.couplings[layer];
+    const auto second = together.couplings[layer].begin() + static_cast<int64_t>(one.size());
+    EXPECT_LE(largest_difference(one, {second, second + static_cast<int64_t>(one.size())}), 1e-6F);
+  }
   fmt::print(
       "{}: {} images, lengths within {:.2g}, couplings within {:.2g}, {} of {} levels differ\n",
       GetParam(), count, found.lengths, found.couplings, found.levels, found.compared);

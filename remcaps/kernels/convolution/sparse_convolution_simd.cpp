@@ -1,6 +1,10 @@
 #include "remcaps/kernels/convolution/sparse_convolution.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "remcaps/kernels/simd/buffer.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/convolution/sparse_convolution_simd.cpp"
@@ -12,9 +16,89 @@ HWY_BEFORE_NAMESPACE();
 namespace remcaps::kernels::REMCAPS_LANES {
 
 using simd::kSparseMargin;
+using simd::SparseLayout;
 using simd::SparseRows;
 
 static_assert(kSparseMargin % kRegisterLanes == 0);
+
+constexpr int64_t kShortRow = 8;  // floats
+
+void take_every(int64_t step, const float* from, int64_t count, float* to) {
+  if (step == 1) {
+    std::copy_n(from, count, to);
+  } else if (step == 2) {
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+  }
+}
+
+// Sorts the columns of a channel by their remainder modulo the stride, padding included:
+// [H, W] -> [stride_x, H, split_width].
+void split_columns(const SparseLayout& layout, const float* channel, float* to) {
+  const ConvolutionShape& shape = layout.shape;
+  const MapStrides& strides = layout.strides;
+  const int64_t stride = shape.stride_x, padding = shape.padding_x;
+  const int64_t step = stride * strides.pixel;
+  for (int64_t left = 0; left < stride; ++left, to += shape.height * layout.split_width) {
+    if (padding == 0 && shape.width == layout.split_width * stride &&
+        strides.row == shape.width * strides.pixel) {
+      take_every(step, channel + left * strides.pixel, shape.height * layout.split_width, to);
+      continue;
+    }
+    // The first of these columns that lies in the map, and the one behind the last.
+    const int64_t first = pieces_of(std::max<int64_t>(0, padding - left), stride);
+    const int64_t last = std::max(first, pieces_of(shape.width + padding - left, stride));
+    for (int64_t y = 0; y < shape.height; ++y) {
+      float* row = to + y * layout.split_width;
+      std::fill_n(row, first, 0.0F);
+      const int64_t column = first * stride + left - padding;
+      take_every(step, channel + y * strides.row + column * strides.pixel, last - first,
+                 row + first);
+      std::fill(row + last, row + layout.split_width, 0.0F);
+    }
+  }
+}
+
+// Rows first, first + stride, ... of a channel whose columns were split. More of a short row is
+// copied than it has: what follows it is overwritten later, or is margin.
+void copy_lines(const SparseLayout& layout, const float* from, int64_t first, float* to) {
+  const int64_t width = layout.out_width, height = layout.shape.height;
+  const int64_t step = layout.shape.stride_y, lines = layout.lines, pitch = layout.pitch;
+  int64_t y = first;
+  for (int64_t line = 0; line < lines; ++line, y += step, to += pitch) {
+    const float* row = from + y * layout.split_width;
+    if (y < 0 || y >= height)
+      std::fill_n(to, pitch, 0.0F);
+    else if (width <= kShortRow)
+      std::memcpy(to, row, kShortRow * sizeof(float));
+    else if (width <= kSparseMargin)
+      std::memcpy(to, row, kSparseMargin * sizeof(float));
+    else
+      std::copy_n(row, width, to);
+  }
+}
+
+void lay_out_any(const SparseLayout& layout, const float* channels, int64_t count, float* scratch,
+                 float* out) {
+  const ConvolutionShape& shape = layout.shape;
+  for (int64_t channel = 0; channel < count; ++channel) {
+    split_columns(layout, channels + channel * layout.strides.channel, scratch);
+    for (int64_t x = 0; x < shape.kernel_width; ++x) {
+      const float* from =
+          scratch + x % shape.stride_x * shape.height * layout.split_width + x / shape.stride_x;
+      for (int64_t phase = 0; phase < layout.phases; ++phase, out += layout.lines * layout.pitch)
+        copy_lines(layout, from, phase - shape.padding_y, out);
+    }
+  }
+  std::fill_n(out, kSparseMargin, 0.0F);
+}
+
+void add_all(const float* from, int64_t count, float* sums) {
+  for (int64_t x = 0; x < count; x += kRegisterLanes)
+    store_register(add_register(load_register(sums + x), load_register(from + x)), sums + x);
+}
 
 // Sums that fit into AVX2's 16 registers together with a weight and a row.
 constexpr int kMostSums = 12;
@@ -32,8 +116,9 @@ void add_registers(const SparseRows& s, int64_t from) {
   for (int64_t f = 0; f < s.filters; ++f) {
     float* row = s.sums + f * s.row + from;
     Register sums[kChains][kSums];
+    const Register bias = set_register(s.bias == nullptr ? 0.0F : s.bias[f]);
     for (int v = 0; v < kSums; ++v) {
-      sums[0][v] = load_register(row + v * kRegisterLanes);
+      sums[0][v] = s.fresh ? bias : load_register(row + v * kRegisterLanes);
       for (int chain = 1; chain < kChains; ++chain) sums[chain][v] = set_register(0.0F);
     }
     const auto add = [&](int64_t n, Register* to) HWY_ATTR {
@@ -74,21 +159,32 @@ void add_pieces(const SparseRows& s) {
 }
 
 template <bool kRelu>
-void copy_rows(const SparseRows& s, float* out) {
+void copy_pixels(const float* sums, int64_t count, float* out) {
   const Register zero = set_register(0.0F);
-  for (int64_t f = 0; f < s.filters; ++f, out += s.length) {
-    const float* row = s.sums + f * s.row;
-    int64_t x = 0;
-    for (; x + kRegisterLanes <= s.length; x += kRegisterLanes) {
-      const Register sums = load_register(row + x);
-      store_register(kRelu ? max(sums, zero) : sums, out + x);
-    }
-    for (; x < s.length; ++x) out[x] = kRelu && row[x] < 0 ? 0.0F : row[x];
+  int64_t x = 0;
+  for (; x + kRegisterLanes <= count; x += kRegisterLanes) {
+    const Register pixels = load_register(sums + x);
+    store_register(kRelu ? max(pixels, zero) : pixels, out + x);
   }
+  for (; x < count; ++x) out[x] = kRelu && sums[x] < 0 ? 0.0F : sums[x];
 }
 
-void copy_any(const SparseRows& s, bool relu, float* out) {
-  return relu ? copy_rows<true>(s, out) : copy_rows<false>(s, out);
+template <bool kRelu>
+void copy_filters(const SparseLayout& layout, int64_t filters, const float* sums, int64_t row,
+                  float* out) {
+  // Rows that lie together are one.
+  const bool together = layout.pitch == layout.out_width;
+  const int64_t rows = together ? 1 : layout.out_height;
+  const int64_t count = together ? layout.out_height * layout.out_width : layout.out_width;
+  for (int64_t f = 0; f < filters; ++f, sums += row)
+    for (int64_t y = 0; y < rows; ++y, out += count)
+      copy_pixels<kRelu>(sums + y * layout.pitch, count, out);
+}
+
+void copy_any(const SparseLayout& layout, int64_t filters, const float* sums, int64_t row,
+              bool relu, float* out) {
+  return relu ? copy_filters<true>(layout, filters, sums, row, out)
+              : copy_filters<false>(layout, filters, sums, row, out);
 }
 
 }  // namespace remcaps::kernels::REMCAPS_LANES
@@ -98,16 +194,49 @@ HWY_AFTER_NAMESPACE();
 namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
+HWY_EXPORT(lay_out_any);
 HWY_EXPORT(add_pieces);
+HWY_EXPORT(add_all);
 HWY_EXPORT(copy_any);
 #endif
+
+// Rows of eight floats are aligned to half a cache line, so that fewer loads cross from one line to
+// the next.
+static int64_t pitch_of(const ConvolutionShape& shape) {
+  constexpr int64_t kEight = 8;
+  const auto vectors = [&](int64_t pitch) {
+    return pieces_of(shape.out_height() * pitch, kSparseMargin);
+  };
+  const int64_t width = shape.out_width();
+  return width < kEight && vectors(kEight) == vectors(width) ? kEight : width;
+}
+
+SparseLayout::SparseLayout(const ConvolutionShape& map_shape, const MapStrides& map_strides)
+    : shape(map_shape),
+      strides(map_strides),
+      out_height(map_shape.out_height()),
+      out_width(map_shape.out_width()),
+      pitch(pitch_of(map_shape)),
+      phases(std::min(map_shape.stride_y, map_shape.kernel_height)),
+      lines(out_height + (map_shape.kernel_height - 1) / map_shape.stride_y),
+      split_width(pieces_of(map_shape.width + 2 * map_shape.padding_x, map_shape.stride_x)) {}
+
+void lay_out_channels(const SparseLayout& layout, const float* channels, int64_t count,
+                      float* scratch, float* out) {
+  REMCAPS_DISPATCH(lay_out_any)(layout, channels, count, scratch, out);
+}
 
 void add_sparse_rows(const SparseRows& rows) {
   REMCAPS_DISPATCH(add_pieces)(rows);
 }
 
-void copy_sums(const SparseRows& rows, bool relu, float* out) {
-  REMCAPS_DISPATCH(copy_any)(rows, relu, out);
+void add_sums(const float* from, int64_t count, float* sums) {
+  REMCAPS_DISPATCH(add_all)(from, count, sums);
+}
+
+void copy_sums(const SparseLayout& layout, int64_t filters, const float* sums, int64_t row,
+               bool relu, float* out) {
+  REMCAPS_DISPATCH(copy_any)(layout, filters, sums, row, relu, out);
 }
 
 }  // namespace remcaps::kernels::simd

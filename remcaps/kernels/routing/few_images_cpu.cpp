@@ -1,6 +1,8 @@
 #include "remcaps/kernels/routing/few_images.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "remcaps/kernels/formulas.h"
 #include "remcaps/kernels/routing/steps.h"
@@ -50,6 +52,7 @@ class FewImages {
       turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes,
            children + (image * shape_.children + first) * shape_.child_dim, scratch);
       group.weight = matrices_.group(g);
+      group.masks = matrices_.masks(g);
       group.children = scratch;
       simd::make_votes(group);
     });
@@ -139,6 +142,41 @@ ChildMatrices::ChildMatrices(const RoutingShape& shape, const float* weight)
     turn(std::min(cut.lanes, shape.children - first), size, cut.lanes, weight + first * size,
          packed_.get() + g * group_floats_);
   }
+}
+
+bool reads_sparse_matrices() {
+  return simd::expanded_lanes() > 0;
+}
+
+ChildMatrices::ChildMatrices(const RoutingShape& shape, std::span<const uint32_t> places,
+                             std::span<const float> values)
+    : shape_(shape), group_floats_(shape.pose_size() * shape.child_dim * simd::lane_count()) {
+  const ChildCut cut(shape);
+  const int64_t lanes = simd::expanded_lanes(), size = shape.pose_size() * shape.child_dim;
+  group_masks_ = group_floats_ / lanes;
+  masks_.resize(static_cast<size_t>(cut.groups * group_masks_));
+  // Where a weight stands among all registers of all groups, and in which lane.
+  const auto slot_of = [&](int64_t place) {
+    const int64_t child = place / size, in_group = child % cut.lanes;
+    const int64_t register_of =
+        (child / cut.lanes * size + place % size) * (cut.lanes / lanes) + in_group / lanes;
+    return std::pair(register_of, in_group % lanes);
+  };
+  for (const uint32_t place : places) {
+    const auto [slot, lane] = slot_of(place);
+    masks_[static_cast<size_t>(slot)] |= static_cast<uint16_t>(1U << lane);
+  }
+  std::vector<int64_t> next(masks_.size());  // where the values of each register begin
+  int64_t count = 0;
+  for (size_t slot = 0; slot < masks_.size(); ++slot) {
+    if (slot % static_cast<size_t>(group_masks_) == 0) begins_.push_back(count);
+    next[slot] = count;
+    count += std::popcount(masks_[slot]);
+  }
+  packed_ = Buffer(count);
+  // Children are ascending, and with them the lanes of a register.
+  for (size_t n = 0; n < places.size(); ++n)
+    packed_.get()[next[static_cast<size_t>(slot_of(places[n]).first)]++] = values[n];
 }
 
 void few_images_forward(const RoutingShape& shape, const RoutingRule& rule, const float* children,

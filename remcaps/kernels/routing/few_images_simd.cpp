@@ -39,7 +39,51 @@ void make_votes_of(const ChildGroup& group) {
   for (; x < size; ++x) make_components<kDim, 1>(group, u, dim, x);
 }
 
+#if defined(REMCAPS_HIGHWAY) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+constexpr int64_t kExpandedLanes = kRegisterLanes;
+
+// The next values, one in each lane of the mask; zero in the others.
+HWY_INLINE Register expanded(uint16_t mask, const float*& values) {
+  const Register x{_mm512_maskz_expandloadu_ps(mask, values)};
+  values += _mm_popcnt_u32(mask);
+  return x;
+}
+
+// As make_votes_of(), of matrices without zeros.
+template <int64_t kDim>
+void make_sparse_votes_of(const ChildGroup& group) {
+  const int64_t dim = Pose<kDim>::dim(group.shape), size = group.shape.pose_size();
+  const Pose<kDim> u = pose_at<kDim>(group.children);
+  const float* weight = group.weight;
+  const uint16_t* mask = group.masks;
+  for (int64_t x = 0; x < size; ++x) {
+    F vote = zero();
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < dim; ++k) {
+      const F pose = u.get(k);
+      for (int i = 0; i < kRegisters; ++i)
+        vote.part[i] = fma(expanded(*mask++, weight), pose.part[i], vote.part[i]);
+    }
+    store(vote, group.votes + x * kLanes);
+    float* sum = group.sums + x * kRegisterLanes;
+    store_register(add_register(load_register(sum), folded(vote)), sum);
+  }
+}
+#else
+constexpr int64_t kExpandedLanes = 0;
+
+template <int64_t kDim>
+void make_sparse_votes_of(const ChildGroup&) {}  // no such matrices are made
+#endif
+
+int64_t expanded_lanes_of() {
+  return kExpandedLanes;
+}
+
 void make_votes_any(const ChildGroup& group) {
+  if (group.masks != nullptr)
+    return with_child_dim(group.shape,
+                          [&](auto dim) HWY_ATTR { make_sparse_votes_of<dim()>(group); });
   with_child_dim(group.shape, [&](auto dim) HWY_ATTR { make_votes_of<dim()>(group); });
 }
 
@@ -84,10 +128,15 @@ HWY_AFTER_NAMESPACE();
 namespace remcaps::kernels::simd {
 
 #ifdef REMCAPS_HIGHWAY
+HWY_EXPORT(expanded_lanes_of);
 HWY_EXPORT(make_votes_any);
 HWY_EXPORT(route_group_of);
 HWY_EXPORT(sum_lanes_of);
 #endif
+
+int64_t expanded_lanes() {
+  return REMCAPS_DISPATCH(expanded_lanes_of)();
+}
 
 void make_votes(const ChildGroup& group) {
   REMCAPS_DISPATCH(make_votes_any)(group);
