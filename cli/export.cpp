@@ -15,7 +15,7 @@ struct ExportCommand {
   std::string run, checkpoint, data, data_note, format = "safetensors";
   std::vector<int64_t> levels;
   std::filesystem::path out;
-  bool json = false;
+  bool compact = false, json = false;
 };
 
 void run_export(const ExportCommand& options) {
@@ -26,6 +26,7 @@ void run_export(const ExportCommand& options) {
   if (!onnx && !options.levels.empty()) throw UsageError("--levels is for --format onnx");
   if (onnx && (options.json || !options.data_note.empty()))
     throw UsageError("--json and --data-note are for the card, which an ONNX file does not have");
+  if (onnx && options.compact) throw UsageError("--compact is for --format safetensors");
   LoadedRun run = load_run(options.run, torch::kCPU, options.checkpoint);
   if (onnx) {
     export_onnx(run, options.out, options.levels);
@@ -35,11 +36,11 @@ void run_export(const ExportCommand& options) {
   ModelExport result;
   // An exported file says how good it is.
   if (has_card(run.weights) && options.data.empty() && options.data_note.empty()) {
-    result = export_again(run, options.out);
+    result = export_again(run, options.out, options.compact);
   } else {
     const DataSplits data = run.load_data(options.data);
     Progress bar("evaluating", data.split("test").size());
-    result = export_model(run, data, options.out, options.data_note,
+    result = export_model(run, data, options.out, {options.data_note, options.compact},
                           [&bar](int64_t done) { bar.update(done); });
   }
   if (options.json)
@@ -68,6 +69,9 @@ void add_export(CLI::App& app) {
                    "routing layer with commas (0: not rounded)")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{0}, int64_t{256}));
+  command->add_flag("--compact", options->compact,
+                    "Without filters and capsules that pruning has made dead. If there are any, "
+                    "only remcaps-run and the runtime can read the file");
   command->add_option("--checkpoint", options->checkpoint,
                       "Another checkpoint of the run: best, last or epoch-NNNN");
   command->add_option("--data", options->data,

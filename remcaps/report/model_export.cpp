@@ -16,6 +16,7 @@
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/runs/zoo.h"
+#include "remcaps/runtime/compact.h"
 #include "remcaps/runtime/network.h"
 #include "remcaps/tensors/safetensors.h"
 
@@ -107,36 +108,21 @@ PackedTensors pack_weights(LoadedRun& run) {
   return packed;
 }
 
-WeightsInfo shared_info(const LoadedRun& run) {
-  WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
-  // A path on the machine it was trained on is of no use to others, except as the name of the
-  // user's own pictures.
-  if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
-  return info;
-}
-
-ModelExport write_model(LoadedRun& run, const PackedTensors& packed, const fs::path& out,
-                        const json& numbers) {
-  const WeightsInfo info = shared_info(run);
-  ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
-  save_packed_weights(out, packed, info, checked_graph(*run.model, info, packed, out),
-                      json_text(numbers));
-  write_atomically(result.card, card_text(out));
-  return result;
-}
-
-}  // namespace
-
-std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
-                                          const PackedTensors& packed, const fs::path& out) {
-  std::optional<NetworkGraph> graph = inference_graph(model, info);
-  if (!graph) return graph;
+// An image that is no picture, to compare two networks with.
+torch::Tensor trial_image(const CapsNet& model) {
   const ImageShape input = model.input();
-  const torch::Tensor image = torch::arange(input.channels * input.height * input.width)
-                                  .mul(0.37)
-                                  .sin()
-                                  .to(torch::kFloat32)
-                                  .view({1, input.channels, input.height, input.width});
+  return torch::arange(input.channels * input.height * input.width)
+      .mul(0.37)
+      .sin()
+      .to(torch::kFloat32)
+      .view({1, input.channels, input.height, input.width});
+}
+
+// Whether the runtime's answer for an image is that of the network, up to `most`. A trial file is made
+// beside `out` and removed.
+bool runs_the_same(CapsNet& model, const WeightsInfo& info, const PackedTensors& packed,
+                   const std::optional<NetworkGraph>& graph, const fs::path& out, float most) {
+  const torch::Tensor image = trial_image(model);
   fs::path trial = out;
   trial += ".trial";
   const std::shared_ptr<void> removed(nullptr, [&](void*) {
@@ -152,14 +138,75 @@ std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& inf
     const torch::Tensor lengths = model.forward(image).activations.contiguous();
     const runtime::Answer answer =
         runtime::Network(file).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
-    constexpr float kMost = 1e-4F;
     same = static_cast<int64_t>(answer.lengths.size()) == lengths.numel() &&
            std::equal(answer.lengths.begin(), answer.lengths.end(), lengths.data_ptr<float>(),
-                      [](float a, float b) { return std::abs(a - b) <= kMost; });
+                      [most](float a, float b) { return std::abs(a - b) <= most; });
   } catch (const Error&) {
     same = false;  // the runtime cannot run it
   }
-  if (!same) graph.reset();
+  return same;
+}
+
+// Takes out what is dead; whether anything was.
+bool make_compact(NetworkGraph& graph, PackedTensors& packed, const std::string& source) {
+  NetworkData network{graph, {}};
+  const TensorMap unpacked = unpack_tensors(packed, source);
+  for (const auto& [name, tensor] : unpacked)
+    if (tensor.scalar_type() == torch::kFloat32)
+      network.tensors[name] = {
+          tensor.sizes().vec(),
+          {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()}};
+  network = compacted(std::move(network));
+  TensorMap left;
+  bool shrunk = false;
+  for (const auto& [name, tensor] : network.tensors) {
+    shrunk = shrunk || tensor.shape != unpacked.at(name).sizes().vec();
+    left[name] = torch::tensor(tensor.values).view(tensor.shape);
+  }
+  if (!shrunk) return false;
+  graph = network.graph;
+  packed = pack_tensors(left);
+  for (const auto& [name, tensor] : left)  // biases that have taken something in
+    if (packed.tensors.contains(name) && !tensor.equal(tensor.to(torch::kHalf).to(torch::kFloat)))
+      packed.tensors[name] = tensor;
+  packed.metadata[kCompactMetadata] = "yes";
+  return true;
+}
+
+WeightsInfo shared_info(const LoadedRun& run) {
+  WeightsInfo info{run.recipe, run.context, run.class_names, run.epoch};
+  // A path on the machine it was trained on is of no use to others, except as the name of the
+  // user's own pictures.
+  if (!find_dataset(info.recipe.dataset.name).needs_folder) info.recipe.dataset.folder.clear();
+  return info;
+}
+
+ModelExport write_model(LoadedRun& run, PackedTensors packed, const fs::path& out,
+                        const json& numbers, bool compact) {
+  const WeightsInfo info = shared_info(run);
+  std::optional<NetworkGraph> graph = checked_graph(*run.model, info, packed, out);
+  if (compact) {
+    check(graph.has_value(), "{}: a network without a graph cannot be made compact",
+          run.weights.string());
+    constexpr float kMost = 1e-5F;
+    if (make_compact(*graph, packed, run.weights.string()))
+      check(runs_the_same(*run.model, info, packed, graph, out, kMost),
+            "{}: the compact network gives other lengths", run.weights.string());
+  }
+  ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
+  save_packed_weights(out, packed, info, graph, json_text(numbers));
+  write_atomically(result.card, card_text(out));
+  return result;
+}
+
+}  // namespace
+
+std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
+                                          const PackedTensors& packed, const fs::path& out) {
+  std::optional<NetworkGraph> graph = inference_graph(model, info);
+  if (!graph) return graph;
+  constexpr float kMost = 1e-4F;
+  if (!runs_the_same(model, info, packed, graph, out, kMost)) graph.reset();
   return graph;
 }
 
@@ -206,22 +253,22 @@ json measure_for_card(const LoadedRun& run, const BatchSource& test,
 }
 
 ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path& out,
-                         const std::string& data_note,
+                         const ModelExportOptions& options,
                          const std::function<void(int64_t)>& on_progress) {
   prepare_output(out);
   const PackedTensors packed = pack_weights(run);
   json numbers = measure_for_card(run, run.source(data, "test"), on_progress);
   numbers["remcaps"] = kVersion;
   numbers.update(origin_of(run));
-  for (const std::string& note : {data.test.note, data_note})
+  for (const std::string& note : {data.test.note, options.data_note})
     if (!note.empty()) numbers["data_note"] = note;
-  return write_model(run, packed, out, numbers);
+  return write_model(run, packed, out, numbers, options.compact);
 }
 
-ModelExport export_again(LoadedRun& run, const fs::path& out) {
+ModelExport export_again(LoadedRun& run, const fs::path& out, bool compact) {
   prepare_output(out);
   const json numbers = read_card(run.weights);
-  return write_model(run, pack_weights(run), out, numbers);
+  return write_model(run, pack_weights(run), out, numbers, compact);
 }
 
 bool has_card(const fs::path& weights) {
@@ -242,12 +289,17 @@ std::string card_text(const fs::path& weights) {
   const std::string stem = weights.stem().string();
   const std::string name = zoo_name_of(weights).value_or(stem + ".safetensors");
   try {
+    const bool compact = SafetensorsFile(weights).metadata().contains(kCompactMetadata);
     return fmt::format(
-        "# {}\n\n{}| file | {}, half precision; pruned tensors as a bitmap and what is left |\n\n"
-        "The numbers are those of this file, on a CPU: `remcaps eval {} --device cpu` gives them "
-        "again.\n",
+        "# {}\n\n{}| file | {}, half precision; pruned tensors as a bitmap and what is left "
+        "|\n\n{}",
         name.substr(name.find(':') + 1), card_rows(numbers),
-        human_bytes(static_cast<double>(fs::file_size(weights))), name);
+        human_bytes(static_cast<double>(fs::file_size(weights))),
+        compact ? "The numbers are those of the network before it was made compact. The lengths of "
+                  "its capsules are the same to 1e-5.\n"
+                : fmt::format("The numbers are those of this file, on a CPU: `remcaps eval {} "
+                              "--device cpu` gives them again.\n",
+                              name));
   } catch (const json::exception&) {
     fail("{}: the card in its metadata lacks a value, or has one of another kind",
          weights.string());

@@ -13,17 +13,24 @@ struct ModelExport {
   nlohmann::json numbers;
 };
 
+struct ModelExportOptions {
+  std::string data_note = {};  ///< how the data differ from the official ones
+  /// Without what pruning has made dead (runtime/compact.h). If anything is, only the runtime can
+  /// read the file.
+  bool compact = false;
+};
+
 /// Packs the weights (torch/packed.h), measures the network that the packed file holds, and
 /// writes the file and, beside it, its card in Markdown. The run is on the CPU, whose float32 is
-/// every user's; it has the packed weights afterwards. `data_note` says how the data differ from
-/// the official ones. `on_progress` counts images of the test split.
+/// every user's; it has the packed weights afterwards. `on_progress` counts images of the test
+/// split.
 ModelExport export_model(LoadedRun& run, const DataSplits& data, const std::filesystem::path& out,
-                         const std::string& data_note = "",
+                         const ModelExportOptions& options = {},
                          const std::function<void(int64_t)>& on_progress = {});
 
 /// Writes an exported file once more, as this version writes it. Weights and numbers are the same,
 /// so that no data are needed. Error if the run is no exported file.
-ModelExport export_again(LoadedRun& run, const std::filesystem::path& out);
+ModelExport export_again(LoadedRun& run, const std::filesystem::path& out, bool compact = false);
 
 /// Whether a weights file has the numbers of a card: whether it was exported.
 bool has_card(const std::filesystem::path& weights);

@@ -117,6 +117,9 @@ void save_packed_weights(const fs::path& path, const PackedTensors& weights,
 
 WeightsInfo read_weights_info(const SafetensorsFile& file) {
   check_format(file, kWeightsFormat);
+  check(!file.metadata().contains(kCompactMetadata),
+        "{}: a compact network, which only the runtime reads (remcaps-run, remcaps/runtime)",
+        file.path().string());
   WeightsInfo info;
   YAML::Node recipe;
   try {

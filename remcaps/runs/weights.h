@@ -12,6 +12,9 @@
 
 namespace remcaps {
 
+/// The key in the metadata of a file whose tensors have lost what pruning has made dead.
+constexpr const char* kCompactMetadata = "compact";
+
 /// The parameters and buffers of a network by name: the tensors of a weights file.
 TensorMap weights_of(const CapsNet& model);
 

@@ -108,6 +108,20 @@ TEST_F(ExportTest, AnExportedFileWithoutAGraphGetsOneAndKeepsItsNumbers) {
   EXPECT_EQ(added.names(), written.names());
 }
 
+TEST_F(ExportTest, ACompactFileIsForTheRuntime) {
+  // Nothing of this network is dead as a whole: the file stays what it is.
+  const ProgramResult same =
+      remcaps({"export", "zoo:fashion-mnist/small", "--compact", "--out", "same.safetensors"});
+  ASSERT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_TRUE(read_file(folder_ / "same.safetensors") == read_file(folder_ / file()));
+
+  const SafetensorsFile written(folder_ / file());
+  Metadata metadata = written.metadata();
+  metadata["compact"] = "yes";
+  write_safetensors(folder_ / "compact.safetensors", written.tensors(), metadata);
+  expect_one_line(remcaps({"eval", "compact.safetensors"}), 1, "a compact network");
+}
+
 TEST_F(ExportTest, NothingHalfWrittenStaysBehind) {
   for (const auto& entry : fs::directory_iterator(folder_ / "models/fashion-mnist"))
     EXPECT_THAT(entry.path().filename().string(),
@@ -129,6 +143,9 @@ TEST_F(ExportTest, AnOnnxFileNeedsNoDataAndNoCard) {
   expect_one_line(
       remcaps({"export", "zoo:fashion-mnist/small", "--levels", "11", "--out", "x.safetensors"}), 2,
       "--levels is for --format onnx");
+  expect_one_line(remcaps({"export", "zoo:fashion-mnist/small", "--format", "onnx", "--compact",
+                           "--out", "x.onnx"}),
+                  2, "--compact is for --format safetensors");
   EXPECT_FALSE(fs::exists(folder_ / "x.onnx"));
 }
 
