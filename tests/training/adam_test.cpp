@@ -98,7 +98,7 @@ TEST(Adam, GroupsShrinkByTheNormOfTheirGradientOnBothPaths) {
   Adam separate({{"w", expected}}, {.kernels = KernelPath::kReference});
   fused.mutable_grad() = gradient.clone();
   expected.mutable_grad() = gradient.clone();
-  one_pass.step(0.01, {.lambda = 0.5, .shrunk = {}, .groups = {{"w", 3}}, .dead = {}});
+  one_pass.step(0.01, {.lambda = 0.5, .groups = {{"w", 3}}});
   {
     torch::NoGradGuard no_grad;
     for (int64_t first : {0, 3}) {
