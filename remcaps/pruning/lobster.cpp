@@ -19,7 +19,6 @@ void bind(ConfigSection& section, LobsterOptions& options) {
   section.key("tolerance", options.tolerance, {0.0, 1e6});
   section.key("min_accuracy", options.min_accuracy, {0.0, 1.0});
   section.key("above_chance", options.above_chance, {0.0, 1.0});
-  section.key("groups", options.groups);
   section.key("begin", options.begin, {0, 1'000'000'000});
   section.key("end", options.end, {-1, 1'000'000'000});
 }
@@ -34,21 +33,12 @@ void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, doub
   parameter.sub_(insensitivity.mul_(parameter), lambda);
 }
 
-void lobster_shrink_groups(torch::Tensor parameter, const torch::Tensor& gradient,
-                           const torch::Tensor& lambda, int64_t group_size) {
-  const torch::NoGradGuard no_grad;
-  const torch::Tensor insensitivity =
-      group_norms(gradient, group_size).neg_().add_(1).clamp_min_(0);
-  parameter.sub_(insensitivity.mul_(lambda) * parameter);
-}
-
 void LobsterPruner::bind_to(const PrunableNetwork& network) {
   if (masks_.bound()) return;
   masks_.bind(network, options_.scope);
   shrunk_.clear();
   for (const NamedTensor& parameter : layer_parameters(network, options_.scope))
     if (parameter.tensor.requires_grad()) shrunk_.push_back(parameter);
-  groups_ = group_sizes(options_.groups, masks_.weights());
 }
 
 void LobsterPruner::before_epoch(PruningContext& context) {
@@ -64,15 +54,8 @@ void LobsterPruner::after_backward(PruningContext& context) {
   bind_to(context.model);
   const double lambda = lambda_at(context.epoch);
   if (lambda == 0) return;
-  for (const auto& [name, parameter] : shrunk_) {
-    if (!parameter.grad().defined()) continue;
-    const auto group = groups_.find(name);
-    if (group == groups_.end())
-      lobster_shrink(parameter, parameter.grad(), lambda);
-    else
-      lobster_shrink_groups(parameter, parameter.grad(),
-                            torch::full({}, lambda, parameter.options()), group->second);
-  }
+  for (const auto& [name, parameter] : shrunk_)
+    if (parameter.grad().defined()) lobster_shrink(parameter, parameter.grad(), lambda);
 }
 
 void LobsterPruner::after_step(PruningContext& context) {
@@ -82,10 +65,8 @@ void LobsterPruner::after_step(PruningContext& context) {
 
 std::optional<UpdateRule> LobsterPruner::update_rule(PruningContext& context) {
   bind_to(context.model);
-  UpdateRule rule{
-      .lambda = lambda_at(context.epoch), .shrunk = {}, .groups = groups_, .dead = masks_.dead()};
-  for (const NamedTensor& parameter : shrunk_)
-    if (!groups_.contains(parameter.name)) rule.shrunk.insert(parameter.name);
+  UpdateRule rule{.lambda = lambda_at(context.epoch), .shrunk = {}, .dead = masks_.dead()};
+  for (const NamedTensor& parameter : shrunk_) rule.shrunk.insert(parameter.name);
   return rule;
 }
 
@@ -114,7 +95,7 @@ PruningReport LobsterPruner::after_epoch(PruningContext& context) {
   const int64_t before = masks_.pruned();
   const SearchResult found =
       search_threshold(masks_.weights(), magnitude_range(context.model), context.validation_loss,
-                       {.tolerance = options_.tolerance, .groups = groups_});
+                       {.tolerance = options_.tolerance});
   masks_.prune_zeros();
   plateau_ = {};  // the pruned network sets its own best loss
   report.pruned = masks_.pruned() > before;

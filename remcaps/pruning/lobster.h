@@ -22,10 +22,6 @@ struct LobsterOptions {
   /// No search until validation accuracy has come this share of the way from chance to 1. Chance is
   /// the accuracy of always naming the most frequent class. 0: do not wait.
   double above_chance = 0;
-  /// Weights that are pruned together too, e.g. {"conv1.weight", "primary.conv.weight/8"}: see
-  /// groups.h. A group decays by its own sensitivity, the norm of its gradient; it is pruned if the
-  /// root mean square of its weights is below the threshold.
-  std::vector<std::string> groups = {};
   int64_t begin = 0;  ///< first epoch that is followed by a search
   int64_t end = -1;   ///< last epoch that is followed by a search; -1: no end
 };

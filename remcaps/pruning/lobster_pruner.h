@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "remcaps/pruning/groups.h"
 #include "remcaps/pruning/lobster.h"
 #include "remcaps/pruning/masks.h"
 
@@ -12,10 +11,6 @@ namespace remcaps {
 /// One step of the regulariser: p <- p - lambda * p * max(0, 1 - |dL/dp|). The less the loss
 /// depends on a parameter, the faster the parameter decays. The learning rate plays no role.
 void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, double lambda);
-/// The same for groups of slices: |g| is the norm of the group's gradient. `lambda` is a scalar on
-/// the parameter's device.
-void lobster_shrink_groups(torch::Tensor parameter, const torch::Tensor& gradient,
-                           const torch::Tensor& lambda, int64_t group_size);
 
 class LobsterPruner : public Pruner {
  public:
@@ -44,7 +39,6 @@ class LobsterPruner : public Pruner {
   LobsterOptions options_;
   Masks masks_;
   std::vector<NamedTensor> shrunk_;  ///< all trained parameters of the layers, biases included
-  GroupSizes groups_;
   Plateau plateau_;
 };
 

@@ -14,12 +14,8 @@ namespace {
 // The weights before the search. Applies thresholds to the weights of the network.
 class Candidate {
  public:
-  Candidate(const std::vector<NamedTensor>& weights, const GroupSizes& groups) : weights_(weights) {
-    for (const NamedTensor& weight : weights) {
-      original_.push_back(weight.tensor.detach().clone());
-      const auto group = groups.find(weight.name);
-      caps_.push_back(group == groups.end() ? Tensor() : root_mean_squares(weight, group->second));
-    }
+  explicit Candidate(const std::vector<NamedTensor>& weights) : weights_(weights) {
+    for (const NamedTensor& weight : weights) original_.push_back(weight.tensor.detach().clone());
     if (std::all_of(original_.begin(), original_.end(), [](const Tensor& weight) {
           return weight.is_cuda() && weight.scalar_type() == torch::kFloat32;
         }))
@@ -34,8 +30,8 @@ class Candidate {
       return std::max(below(static_cast<float>(threshold)), below(least_above_zero()));
     }
     std::vector<Tensor> counts;
-    for (size_t k = 0; k < original_.size(); ++k)
-      counts.push_back((magnitude(k) < threshold).logical_or_(original_[k] == 0).sum());
+    for (const Tensor& weight : original_)
+      counts.push_back((weight.abs() < threshold).logical_or_(weight == 0).sum());
     return torch::stack(counts).sum().item<int64_t>();
   }
 
@@ -44,28 +40,16 @@ class Candidate {
     for (size_t k = 0; k < original_.size(); ++k) {
       Tensor target = weights_[k].tensor;
       target.copy_(original_[k]);
-      target.masked_fill_(magnitude(k) < threshold, 0);
+      target.masked_fill_(original_[k].abs() < threshold, 0);
     }
   }
 
  private:
-  static Tensor root_mean_squares(const NamedTensor& weight, int64_t group_size) {
-    const auto size =
-        static_cast<double>(weight.tensor.numel() / weight.tensor.size(0) * group_size);
-    return group_norms(weight.tensor.detach(), group_size) / std::sqrt(size);
-  }
-
-  // The threshold from which a weight is kept.
-  Tensor magnitude(size_t k) const {
-    const Tensor magnitude = original_[k].abs();
-    return caps_[k].defined() ? torch::minimum(magnitude, caps_[k]) : magnitude;
-  }
-
   // Counting on a GPU would wait for the device at every step of the search. Instead the sorted
   // magnitudes are copied to the host once.
   void sort_magnitudes() {
     std::vector<Tensor> magnitudes;
-    for (size_t k = 0; k < original_.size(); ++k) magnitudes.push_back(magnitude(k).flatten());
+    for (const Tensor& weight : original_) magnitudes.push_back(weight.abs().flatten());
     if (magnitudes.empty()) return;
     const Tensor sorted = std::get<0>(torch::cat(magnitudes).sort());
     sorted_ =
@@ -82,7 +66,6 @@ class Candidate {
 
   const std::vector<NamedTensor>& weights_;
   std::vector<Tensor> original_;
-  std::vector<Tensor> caps_;  // of groups: their root mean squares, [slices, 1, ..., 1]
   Tensor sorted_;  // float32 in page-locked memory; undefined if the weights are not on a GPU
 };
 
@@ -156,7 +139,7 @@ MagnitudeRange magnitude_range(const PrunableNetwork& network) {
 SearchResult search_threshold(const std::vector<NamedTensor>& weights, const MagnitudeRange& range,
                               const std::function<double()>& loss, const SearchOptions& options) {
   const torch::NoGradGuard no_grad;
-  const Candidate candidate(weights, options.groups);
+  const Candidate candidate(weights);
   try {
     const SearchResult result = bisect(candidate, range, loss, options);
     candidate.apply(result.threshold);

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "remcaps/pruning/groups.h"
+#include "remcaps/pruning/scope.h"
 
 namespace remcaps {
 
@@ -25,9 +25,6 @@ struct SearchOptions {
   /// Do not evaluate the same set of weights twice. If false: the plain bisection, which gives the
   /// same result.
   bool reuse = true;
-  /// A weight of a group is pruned below the threshold, and so are all weights of a group whose
-  /// root mean square is below it.
-  GroupSizes groups = {};
 };
 
 struct SearchResult {

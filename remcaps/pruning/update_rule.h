@@ -7,8 +7,6 @@
 #include <set>
 #include <string>
 
-#include "remcaps/pruning/groups.h"
-
 namespace remcaps {
 
 /// An optimiser that updates all parameters in one pass applies this rule in the same pass.
@@ -16,7 +14,6 @@ namespace remcaps {
 struct UpdateRule {
   double lambda = 0;             ///< before Adam: p <- p - lambda p max(0, 1 - |dL/dp|)
   std::set<std::string> shrunk;  ///< the parameters to which this applies
-  GroupSizes groups = {};        ///< other parameters: |dL/dp| is the norm of a group's gradient
   std::map<std::string, torch::Tensor> dead;  ///< bool masks; after Adam these weights become zero
 };
 

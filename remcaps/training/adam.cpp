@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
-#include "remcaps/pruning/lobster_pruner.h"
 
 namespace remcaps {
 
@@ -37,7 +36,6 @@ void Adam::step(double lr, const UpdateRule& rule) {
 void Adam::step(const Tensor& numbers, const UpdateRule& rule) {
   check(one_pass_, "Adam: a recorded step needs the fused kernel");
   torch::NoGradGuard no_grad;
-  shrink_groups(rule, numbers);
   fused_update(with_gradients(rule), constants(), numbers);
 }
 
@@ -51,17 +49,7 @@ void Adam::fused_step(double lr, const UpdateRule& rule) {
   ++steps_;
   const std::vector<UpdatedParameter> updated = with_gradients(rule);
   if (updated.empty()) return;
-  const Tensor step = numbers(lr, rule.lambda, steps_, 1).view({3});
-  shrink_groups(rule, step);
-  fused_update(updated, constants(), step);
-}
-
-void Adam::shrink_groups(const UpdateRule& rule, const Tensor& numbers) {
-  for (auto& [name, weight] : parameters_) {
-    const auto group = rule.groups.find(name);
-    if (group == rule.groups.end() || !weight.grad().defined()) continue;
-    lobster_shrink_groups(weight, weight.grad(), numbers.select(0, 2), group->second);
-  }
+  fused_update(updated, constants(), numbers(lr, rule.lambda, steps_, 1).view({3}));
 }
 
 std::vector<UpdatedParameter> Adam::with_gradients(const UpdateRule& rule) const {

@@ -55,8 +55,6 @@ class Adam {
  private:
   void plain_step(double lr);
   void fused_step(double lr, const UpdateRule& rule);
-  /// What the fused kernel does not do. numbers: as step_numbers().
-  void shrink_groups(const UpdateRule& rule, const torch::Tensor& numbers);
   std::vector<UpdatedParameter> with_gradients(const UpdateRule& rule) const;
   UpdateConstants constants() const {
     return {.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};

@@ -90,27 +90,6 @@ TEST(Adam, OnePassAgreesWithShrinkStepAndMaskOneAfterTheOther) {
   }
 }
 
-TEST(Adam, GroupsShrinkByTheNormOfTheirGradientOnBothPaths) {
-  torch::manual_seed(2);
-  const Tensor start = torch::randn({6, 5}), gradient = torch::randn({6, 5}) * 0.1;
-  Tensor fused = start.clone().requires_grad_(), expected = start.clone().requires_grad_();
-  Adam one_pass({{"w", fused}}, {.kernels = KernelPath::kFused});
-  Adam separate({{"w", expected}}, {.kernels = KernelPath::kReference});
-  fused.mutable_grad() = gradient.clone();
-  expected.mutable_grad() = gradient.clone();
-  one_pass.step(0.01, {.lambda = 0.5, .groups = {{"w", 3}}});
-  {
-    torch::NoGradGuard no_grad;
-    for (int64_t first : {0, 3}) {
-      const double norm = gradient.slice(0, first, first + 3).norm().item<double>();
-      ASSERT_LT(norm, 1);
-      expected.slice(0, first, first + 3).mul_(1 - 0.5 * (1 - norm));
-    }
-  }
-  separate.step(0.01);
-  EXPECT_TRUE(torch::allclose(fused, expected, 1e-5, 1e-6));
-}
-
 TEST(Adam, StateThatDoesNotFitIsRejected) {
   Tensor parameter = torch::ones({4}).set_requires_grad(true);
   Adam adam({{"p", parameter}}, {});
