@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "remcaps/base/error.h"
 #include "remcaps/ops/quantize.h"
@@ -159,16 +160,17 @@ void TreeCollector::merge(ProcessGroup& group) {
                             numbers.size() * sizeof(double));
     scores = Scores{};
     for (const std::string& part : group.gather(bytes)) {
-      const auto* of_rank = reinterpret_cast<const double*>(part.data());
-      const auto lengths = static_cast<int64_t>(part.size() / sizeof(double) - 4) / 2;
+      std::vector<double> of_rank(part.size() / sizeof(double));
+      std::memcpy(of_rank.data(), part.data(), part.size());
+      const auto lengths = static_cast<int64_t>(of_rank.size() - 4) / 2;
       key_couplings_[layer] = std::max(key_couplings_[layer], static_cast<int64_t>(of_rank[0]));
       scores.rows += static_cast<int64_t>(of_rank[1]);
       scores.images += static_cast<int64_t>(of_rank[2]);
       add_to(scores.row_entropy, torch::tensor(of_rank[3], torch::kDouble));
       if (lengths == 0) continue;
       const auto copy = [&](int64_t from) {
-        std::vector<double> values(of_rank + from, of_rank + from + lengths);
-        return torch::tensor(values, torch::kDouble);
+        const auto first = of_rank.begin() + from;
+        return torch::tensor(std::vector<double>(first, first + lengths), torch::kDouble);
       };
       add_to(scores.norm_sum, copy(4));
       add_to(scores.norm_square, copy(4 + lengths));
