@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,10 @@ void print_text(const LoadedRun& run, const EntropyCommand& command, const Resul
   fmt::print("keys                {:g} (median over classes)\n", trees.last().median_keys);
   fmt::print("varying couplings   {:g} of {} (median over classes)\n", trees.last().median_varying,
              with_commas(trees.last().key_couplings));
+  if (trees.parts)
+    fmt::print(
+        "effective parts     {:.1f} of {} capsules carry half of the evidence (spread {:.1f})\n",
+        trees.parts->half, with_commas(trees.parts->capsules), trees.parts->spread);
   fmt::print("sparsity            {:.2f} %, {} parameters left\n",
              result.sparsity.published() * 100, with_commas(result.sparsity.nonzero));
 
@@ -90,12 +95,16 @@ void print_text(const LoadedRun& run, const EntropyCommand& command, const Resul
     names.push_back(printable(name));
     width = std::max(width, names.back().size());
   }
-  fmt::print("\n{:>{}} {:>9} {:>9} {:>9} {:>9}\n", "class", width, "predicted", "keys", "varying",
-             "entropy");
+  fmt::print("\n{:>{}} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "class", width, "predicted", "keys",
+             "varying", "entropy", "parts", "spread");
   for (size_t k = 0; k < names.size(); ++k) {
-    fmt::print("{:>{}} {:>9} {:>9} {:>9} {:>9.4f}\n", names[k], width, trees.samples_per_class[k],
-               trees.last().keys_per_class[k], trees.last().varying_per_class[k],
-               trees.last().entropy_per_class[k]);
+    const auto parts = [&](const std::vector<double>& of_class) {
+      return std::isfinite(of_class[k]) ? fmt::format("{:.1f}", of_class[k]) : "-";
+    };
+    fmt::print("{:>{}} {:>9} {:>9} {:>9} {:>9.4f} {:>9} {:>9}\n", names[k], width,
+               trees.samples_per_class[k], trees.last().keys_per_class[k],
+               trees.last().varying_per_class[k], trees.last().entropy_per_class[k],
+               parts(trees.parts->half_per_class), parts(trees.parts->spread_per_class));
     const size_t shown =
         std::min(trees.most_frequent[k].size(), static_cast<size_t>(command.trees));
     for (size_t t = 0; t < shown; ++t)

@@ -10,6 +10,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/message.h"
+#include "remcaps/base/text.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps::cli {
@@ -20,10 +21,31 @@ struct ExplainCommand {
   ImageOptions images;
   std::filesystem::path out;
   std::string levels;
+  std::string view = "contributions";
   ExplainOptions options;
   PlaceOptions place;
   bool json = false;
 };
+
+// "evidence 2.31 = 2.60 for it - 0.40 against it + 0.11 of biases; half of it from 17 of 1,152 capsules"
+std::string evidence_line(const AnswerEvidence& evidence) {
+  return fmt::format(
+      "evidence {:.3g}: {:.3g} for it, {:.3g} against it, {:.3g} of biases; {} of {} capsules "
+      "carry "
+      "half of what is for it",
+      evidence.total(), evidence.supporting, evidence.opposing, evidence.bias,
+      with_commas(evidence.half), with_commas(evidence.capsules));
+}
+
+nlohmann::json evidence_json(const AnswerEvidence& evidence) {
+  return {{"total", evidence.total()},
+          {"supporting", evidence.supporting},
+          {"opposing", evidence.opposing},
+          {"bias", evidence.bias},
+          {"layer", evidence.layer},
+          {"capsules", evidence.capsules},
+          {"effective_parts", {{"half", evidence.half}, {"spread", evidence.spread}}}};
+}
 
 // Reports an option that has no effect together with the others.
 void check_options(const ExplainOptions& options) {
@@ -33,6 +55,7 @@ void check_options(const ExplainOptions& options) {
       throw UsageError(fmt::format("{}: without {} it changes nothing", option, flag));
   };
   needs(!options.layer.empty(), "--layer", options.saliency, "--saliency");
+  needs(options.placement == Placement::kStretched, "--stretch", options.saliency, "--saliency");
   needs(options.tree_options.threshold.has_value(), "--threshold", options.tree, "--tree");
   needs(options.tree_options.weak_edges, "--weak-edges", options.tree, "--tree");
   needs(options.range.has_value(), "--range", options.perturbations, "--perturb");
@@ -40,6 +63,7 @@ void check_options(const ExplainOptions& options) {
 
 void run_explain(ExplainCommand command) {
   check_options(command.options);
+  if (command.view == "couplings") command.options.tree_options.of = TreeOf::kCouplings;
   std::vector<int64_t> levels;
   if (!command.levels.empty()) levels = parse_levels(command.levels);
   LoadedRun run = load_run(command.run, parse_device(command.place.device));
@@ -63,6 +87,7 @@ void run_explain(ExplainCommand command) {
          {"activation", plain.activation},
          {"quantized",
           {{"class", run.class_name(quantized.predicted)}, {"activation", quantized.activation}}},
+         {"evidence", evidence_json(explanation.evidence)},
          {"files", files}});
     if (input.label) all.back()["label"] = *input.label;
     const std::string line =
@@ -72,7 +97,7 @@ void run_explain(ExplainCommand command) {
                         : fmt::format("; with quantized couplings {} {:.3f}",
                                       run.class_name(quantized.predicted), quantized.activation));
     if (!command.json)
-      fmt::print("{}\n{}", printable(line),
+      fmt::print("{}\n  {}\n{}", printable(line), evidence_line(explanation.evidence),
                  files.empty() ? "" : fmt::format("  {}\n", fmt::join(files, "\n  ")));
     left_out = explanation.left_out;
   }
@@ -102,11 +127,22 @@ void add_explain(CLI::App& app) {
   command->add_flag("--tree", options->options.tree, "Parse trees only");
   command->add_flag("--perturb", options->options.perturbations,
                     "Reconstructions with each pose dimension moved, only");
+  command
+      ->add_option("--view", options->view,
+                   "contributions: how much each capsule contributes to the answer; couplings: the "
+                   "paper's view, couplings times activations")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"contributions", "couplings"}));
+  command->add_flag_callback(
+      "--stretch", [options] { options->options.placement = Placement::kStretched; },
+      "Stretch the grid over the image, as the paper does, instead of placing each capsule on the "
+      "pixels it sees");
   command->add_option("--layer", options->options.layer,
                       "Saliency of this routing layer's children (default: the last on a grid)");
   command
       ->add_option("--threshold", options->options.tree_options.threshold,
-                   "Couplings above it are part of a tree (default: 1 / capsules of the layer)")
+                   "Couplings, or shares of the evidence, above it are part of a tree (default: "
+                   "couplings above 1 / capsules of the layer; the contributions that carry half)")
       ->check(between(0, 1));
   command->add_flag("--weak-edges", options->options.tree_options.weak_edges,
                     "Show connections below the threshold too");

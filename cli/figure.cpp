@@ -14,6 +14,7 @@ struct FigureCommand {
   std::vector<std::string> images;
   std::filesystem::path out = "figures";
   double threshold = -1;
+  std::string view = "couplings";
   FigureOptions options;
   PlaceOptions place;
 };
@@ -42,6 +43,7 @@ void run_figure(FigureCommand command) {
       throw UsageError(fmt::format("--image {}: expected places as in 3,14 or 10..14", word));
     command.options.images.insert(command.options.images.end(), ranges->begin(), ranges->end());
   }
+  if (command.view == "contributions") command.options.tree.of = TreeOf::kContributions;
   if (command.threshold >= 0) command.options.tree.threshold = command.threshold;
   const FigureFiles files = write_figure(command.name, command.options, command.out);
   fmt::print("{}\n{}\n", files.svg.string(), files.csv.string());
@@ -68,6 +70,15 @@ void add_figure(CLI::App& app) {
   command->add_option("--levels", options->options.levels, "levels: the K to try")
       ->delimiter(',')
       ->check(between(2, 256));
+  command
+      ->add_option("--view", options->view,
+                   "saliency, parse-tree, parse-trees-samples...: couplings, as in the paper, or "
+                   "contributions to the answer")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"contributions", "couplings"}));
+  command->add_flag_callback(
+      "--stretch", [options] { options->options.placement = Placement::kStretched; },
+      "saliency...: stretch the grid over the image, as the paper does");
   command->add_option("--layer", options->options.layer,
                       "saliency...: this routing layer's children (default: the last on a grid)");
   command
@@ -80,7 +91,7 @@ void add_figure(CLI::App& app) {
       ->check(above_zero())
       ->capture_default_str();
   command->add_option("--masks", options->options.masks,
-                      "object-share: the masks (default: beside the data file)");
+                      "object-share, faithfulness: the masks (default: beside the data file)");
   options->place.add_to(*command);
   command->footer(
       "Examples:\n  remcaps figure list\n"

@@ -1,7 +1,7 @@
 #include "remcaps/network.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/explain/backtrack.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/explain/saliency.h"
 #include "remcaps/runs/load.h"
 #include "remcaps/torch/runtime.h"
@@ -77,6 +77,7 @@ Explanation Network::explain(const torch::Tensor& image, std::optional<int64_t> 
         fmt::join(image.sizes(), ", "));
   ForwardOptions quantized;
   quantized.trace = true;
+  quantized.contributions = true;
   QuantizeOptions quantize = run.recipe.quantize;
   if (levels) quantize.levels = {*levels};
   quantized.quantizers = quantize.quantizers(model().routing_layers().size());
@@ -87,13 +88,27 @@ Explanation Network::explain(const torch::Tensor& image, std::optional<int64_t> 
   explanation.answer = classification(run, forward.activations[0]);
   const std::vector<RoutingTrace>& routings = forward.routings;
   explanation.couplings = routings.back().coupling[0].cpu();
-  if (std::any_of(routings.begin(), routings.end(), has_place))
-    explanation.saliency = saliency(routings, saliency_layer(routings, model().name()),
-                                    predicted_classes(forward), model().input())
-                               .map[0]
-                               .cpu();
-  if (!routings.back().convolutional())
-    explanation.tree = parse_tree(capsule_layers(forward, 0), {explanation.answer.class_index});
+  const torch::Tensor classes = predicted_classes(forward);
+  if (std::any_of(routings.begin(), routings.end(), has_place)) {
+    const size_t layer = saliency_layer(routings, model().name());
+    explanation.saliency = saliency(routings, layer, classes, model().input()).map[0].cpu();
+    explanation.contribution_map = evidence_map(routings, layer, classes, model().input())
+                                       .net()[0]
+                                       .to(torch::kCPU, torch::kFloat);
+  }
+  const Evidence evidence = evidence_for(routings, first_chained_layer(routings), classes);
+  const EffectiveParts parts = effective_parts(evidence.children);
+  explanation.evidence = evidence.total()[0].item<double>();
+  explanation.contributions = evidence.children[0].to(torch::kCPU, torch::kFloat);
+  explanation.bias_contribution = evidence.bias[0].item<double>();
+  explanation.parts_half = parts.half[0].item<int64_t>();
+  explanation.parts_spread = parts.spread[0].item<double>();
+  if (!routings.back().convolutional()) {
+    const CapsuleLayers layers = capsule_layers(forward, 0);
+    explanation.tree = parse_tree(layers, {explanation.answer.class_index});
+    explanation.contribution_tree =
+        parse_tree(layers, {explanation.answer.class_index}, {.of = TreeOf::kContributions});
+  }
   return explanation;
 }
 

@@ -31,10 +31,30 @@ struct Explanation {
   Classification unquantized;  ///< with the couplings as they are: what classify() returns
   /// Couplings of the last routing layer: [I, J], or [P, I, J] if the layer is convolutional.
   torch::Tensor couplings;
-  /// Where the network looked, [H, W], not negative. Undefined if its capsules lie on no grid.
+  /// The paper's view of where the network looked: couplings x activations, [H, W], not negative.
+  /// Undefined if its capsules lie on no grid.
   torch::Tensor saliency;
-  /// The parse tree. Nothing if the class capsules are not fully connected.
+  /// The paper's parse tree, of couplings. Nothing if the class capsules are not fully connected.
   std::optional<ParseTree> tree;
+
+  /// The evidence for the answer: the length of its capsule before it is squashed. It is the sum of
+  /// `contributions` and `bias_contribution`.
+  double evidence = 0;
+  /// What each capsule of the lowest layer that leads to the classes contributes to the answer,
+  /// positive or negative, [I].
+  torch::Tensor contributions;
+  /// What the biases contribute.
+  double bias_contribution = 0;
+  /// Effective parts: the least number of capsules that carry half of the positive contributions,
+  /// and exp of the entropy of their shares.
+  int64_t parts_half = 0;
+  double parts_spread = 0;
+  /// Contributions on the pixels that the capsules see, [H, W]: positive for the answer, negative
+  /// against it. Undefined if the capsules lie on no grid.
+  torch::Tensor contribution_map;
+  /// The parse tree of the contributions that carry half of the evidence. Nothing if the class
+  /// capsules are not fully connected.
+  std::optional<ParseTree> contribution_tree;
 };
 
 /// A trained network. Copies share the weights. Its functions may be called from several threads.

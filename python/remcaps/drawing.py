@@ -17,7 +17,7 @@ def explanation(found, figure=None):
 
     figure = figure or _figure(width=3 * len(found.pictures) + 4, height=3.2)
     panels = figure.subplots(1, len(found.pictures) + 1)
-    names = ["image", "saliency", "both"]
+    names = ["image", "map", "both"]
     for panel, uri, name in zip(panels, found.pictures, names):
         png = base64.b64decode(uri.split(",", 1)[1])
         panel.imshow(matplotlib.image.imread(io.BytesIO(png), format="png"))
@@ -57,7 +57,7 @@ def _tree(panel, found):
             places[layer, capsule] = (rank + 0.5) / len(capsules)
     for edge in found.edges:
         panel.plot([places[edge.layer, edge.start], places[edge.layer + 1, edge.end]],
-                   [edge.layer, edge.layer + 1], color="black", linewidth=2 * edge.coupling,
+                   [edge.layer, edge.layer + 1], color="black", linewidth=2 * max(edge.coupling, edge.share),
                    alpha=0.5)
     for (layer, _), x in places.items():
         panel.plot(x, layer, "o", color="tab:red", markersize=3 if layer < depth else 10)

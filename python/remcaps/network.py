@@ -8,6 +8,7 @@ from typing import Dict, List, NamedTuple, Optional
 import torch
 
 from remcaps import _remcaps, drawing
+from remcaps._remcaps import UsageError
 
 
 class Answer(NamedTuple):
@@ -28,6 +29,14 @@ class Edge(NamedTuple):
     start: int
     end: int
     coupling: float
+    share: float  # of the evidence for `end`; 0 in the paper's view
+
+
+class Parts(NamedTuple):
+    """Effective parts of an answer."""
+
+    half: int  # the least number of capsules that carry half of the positive contributions
+    spread: float  # exp of the entropy of their shares
 
 
 class Explanation(NamedTuple):
@@ -35,11 +44,16 @@ class Explanation(NamedTuple):
 
     answer: Answer
     class_name: str
-    saliency: Optional[torch.Tensor]  # where it looked, [H, W]; None if capsules lie on no grid
+    saliency: Optional[torch.Tensor]  # the paper's, [H, W]; None if capsules lie on no grid
     layer_names: List[str]  # of the parse tree
     edges: List[Edge]  # of the parse tree
     svg: str  # the drawn tree; "" if there is none
-    pictures: List[str]  # data URIs: the image and, with saliency, the map and both
+    pictures: List[str]  # data URIs: the image and, with a grid, the map and both
+    evidence: float  # for the answer: the sum of the contributions and of the biases' part
+    contributions: torch.Tensor  # of each capsule of the lowest layer to the answer, [I]
+    bias_contribution: float
+    parts: Parts
+    contribution_map: Optional[torch.Tensor]  # [H, W], for the answer and against it
 
     def _repr_html_(self):
         images = "".join(f'<img src="{uri}" style="margin-right: 8px">' for uri in self.pictures)
@@ -85,16 +99,23 @@ class Network:
         """
         return _answer(self._network.call(self._input(images), levels, trace))
 
-    def explain(self, image, *, levels=11):
-        """Saliency and parse tree of one image: a file's name, pixels, or what prepare() made."""
+    def explain(self, image, *, levels=11, view="contributions"):
+        """What the answer for one image rests on: a file's name, pixels, or what prepare() made.
+
+        view: what pictures and parse tree show: "contributions", or "couplings", the paper's view.
+        """
+        if view not in ("contributions", "couplings"):
+            raise UsageError(f"view {view!r}; expected 'contributions' or 'couplings'")
         if isinstance(image, (str, os.PathLike)):
             image = self.read(image)
-        found = self._network.explain(self._input(image), levels)
+        found = self._network.explain(self._input(image), levels, view == "contributions")
         answer = _answer(found.answer)
         predicted = int(answer.predicted[0])
         return Explanation(answer, self.class_names[predicted] if self.class_names else
                            str(predicted), found.saliency, found.layer_names,
-                           [Edge(*edge) for edge in found.edges], found.svg, found.pngs)
+                           [Edge(*edge) for edge in found.edges], found.svg, found.pngs,
+                           found.evidence, found.contributions, found.bias_contribution,
+                           Parts(found.parts_half, found.parts_spread), found.contribution_map)
 
     def state_dict(self):
         """Parameters and buffers by name."""

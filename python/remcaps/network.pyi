@@ -20,6 +20,11 @@ class Edge(NamedTuple):
     start: int
     end: int
     coupling: float
+    share: float
+
+class Parts(NamedTuple):
+    half: int
+    spread: float
 
 class Explanation(NamedTuple):
     answer: Answer
@@ -29,6 +34,11 @@ class Explanation(NamedTuple):
     edges: List[Edge]
     svg: str
     pictures: List[str]
+    evidence: float
+    contributions: Tensor
+    bias_contribution: float
+    parts: Parts
+    contribution_map: Optional[Tensor]
     def plot(self, figure: Optional[Any] = ...) -> Any: ...
 
 class Network:
@@ -42,7 +52,7 @@ class Network:
     def __call__(self, images: _Images, *, levels: Optional[int] = ...,
                  trace: bool = ...) -> Answer: ...
     def explain(self, image: Union[_Path, _Images], *,
-                levels: Optional[int] = ...) -> Explanation: ...
+                levels: Optional[int] = ..., view: str = ...) -> Explanation: ...
     def state_dict(self) -> Dict[str, Tensor]: ...
 
 def load(name: _Path, device: str = ...) -> Network: ...

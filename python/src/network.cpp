@@ -32,8 +32,13 @@ struct Answer {
 
 struct PictureExplained {
   Answer answer;
-  std::optional<Tensor> saliency;                                    // [H, W]
-  std::vector<std::tuple<int64_t, int64_t, int64_t, double>> edges;  // layer, from, to, coupling
+  double evidence = 0, bias_contribution = 0;
+  Tensor contributions;  // [I]
+  int64_t parts_half = 0;
+  double parts_spread = 0;
+  std::optional<Tensor> contribution_map, saliency;  // [H, W]
+  // layer, from, to, coupling, share of the evidence
+  std::vector<std::tuple<int64_t, int64_t, int64_t, double, double>> edges;
   std::vector<std::string> layer_names;
   std::string svg;                // the drawn tree; empty if there is none
   std::vector<std::string> pngs;  // the image and, if there is saliency, the map and both
@@ -60,7 +65,7 @@ class Network {
     return answer_of(forward(images, levels, trace || levels.has_value()), levels);
   }
 
-  PictureExplained explain(const Tensor& image, int64_t levels) const {
+  PictureExplained explain(const Tensor& image, int64_t levels, bool of_contributions) const {
     quantizer_of(levels);  // checks K
     PictureExplained explained;
     explained.answer = call(image, levels, /*trace=*/true);
@@ -68,18 +73,28 @@ class Network {
     const AugmentOptions& augment = run_.recipe.dataset.augment;
     const Picture picture = to_picture(image[0].cpu(), augment.mean, augment.std);
     explained.pngs.push_back(encoded(picture));
+    explained.evidence = found.evidence;
+    explained.bias_contribution = found.bias_contribution;
+    explained.contributions = found.contributions;
+    explained.parts_half = found.parts_half;
+    explained.parts_spread = found.parts_spread;
     if (found.saliency.defined()) {
       explained.saliency = found.saliency;
-      explained.pngs.push_back(encoded(heat_picture(found.saliency)));
-      explained.pngs.push_back(encoded(overlay(picture, found.saliency)));
+      explained.contribution_map = found.contribution_map;
+      explained.pngs.push_back(encoded(of_contributions ? balance_picture(found.contribution_map)
+                                                        : heat_picture(found.saliency)));
+      explained.pngs.push_back(encoded(of_contributions
+                                           ? balance_overlay(picture, found.contribution_map)
+                                           : overlay(picture, found.saliency)));
     }
-    if (found.tree) {
-      explained.layer_names = found.tree->names;
-      for (const TreeEdge& edge : found.tree->edges)
-        explained.edges.emplace_back(edge.layer, edge.from, edge.to, edge.coupling);
-      explained.svg = draw_tree(*found.tree,
-                                {.title = found.answer.class_name, .class_names = run_.class_names})
-                          .str("parse tree");
+    const std::optional<ParseTree>& tree = of_contributions ? found.contribution_tree : found.tree;
+    if (tree) {
+      explained.layer_names = tree->names;
+      for (const TreeEdge& edge : tree->edges)
+        explained.edges.emplace_back(edge.layer, edge.from, edge.to, edge.coupling, edge.share);
+      explained.svg =
+          draw_tree(*tree, {.title = found.answer.class_name, .class_names = run_.class_names})
+              .str("parse tree");
     }
     return explained;
   }
@@ -188,6 +203,12 @@ void bind_network(py::module_& module) {
       .def_readonly("tree", &Answer::tree);
   py::class_<PictureExplained>(module, "Explanation")
       .def_readonly("answer", &PictureExplained::answer)
+      .def_readonly("evidence", &PictureExplained::evidence)
+      .def_readonly("bias_contribution", &PictureExplained::bias_contribution)
+      .def_readonly("contributions", &PictureExplained::contributions)
+      .def_readonly("parts_half", &PictureExplained::parts_half)
+      .def_readonly("parts_spread", &PictureExplained::parts_spread)
+      .def_readonly("contribution_map", &PictureExplained::contribution_map)
       .def_readonly("saliency", &PictureExplained::saliency)
       .def_readonly("edges", &PictureExplained::edges)
       .def_readonly("layer_names", &PictureExplained::layer_names)

@@ -70,6 +70,21 @@ def test_explanation_has_saliency_and_a_tree(network, fashion):
     page = explanation._repr_html_()
     assert page.count("data:image/png;base64,") == 3 and explanation.svg in page
     assert "dr-capsnet" in network._repr_html_()
+    assert explanation.contribution_map.shape == (28, 28)
+    assert explanation.evidence == pytest.approx(
+        float(explanation.contributions.sum()) + explanation.bias_contribution, abs=1e-4)
+    # What the network's own answer says: ||v|| = e^2 / (1 + e^2).
+    length = float(explanation.answer.lengths.max())
+    assert explanation.evidence ** 2 / (1 + explanation.evidence ** 2) == pytest.approx(length, 1e-4)
+    assert 1 <= explanation.parts.half <= explanation.parts.spread + 1
+    carried = sum(edge.share for edge in explanation.edges)
+    positive = float(explanation.contributions.clamp(min=0).sum())
+    assert carried * explanation.evidence == pytest.approx(positive / 2, rel=0.5)
+    couplings = network.explain(fashion.test.images[:1], view="couplings")
+    assert couplings.evidence == explanation.evidence
+    assert couplings.edges != explanation.edges
+    with pytest.raises(remcaps.UsageError, match="view"):
+        network.explain(fashion.test.images[:1], view="both")
     with pytest.raises(remcaps.Error, match="explain"):
         network.explain(fashion.test.images[:2])
 

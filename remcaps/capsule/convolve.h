@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "remcaps/capsule/forward.h"
 #include "remcaps/ops/kernel_path.h"
 
 namespace remcaps {
@@ -22,7 +23,8 @@ class PackedWeight;
 /// A map of features and the layer it comes from.
 struct FeatureMap {
   int64_t channels = 0, height = 0, width = 0;
-  std::string origin;  ///< "input" or a layer's name
+  std::string origin;         ///< "input" or a layer's name
+  ReceptiveField field = {};  ///< the pixels that its places see; norms do not count
 };
 
 /// A convolution that is to be made.

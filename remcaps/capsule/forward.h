@@ -13,6 +13,23 @@ namespace remcaps {
 
 using torch::Tensor;
 
+/// The pixels of a network's input that each place of a map sees. Along one axis, place n of the map
+/// sees `size` pixels around the centre `first + n * step`; pixels are counted from 0, at their
+/// middle. The zeros of a padding count as pixels outside the image.
+struct ReceptiveField {
+  struct Axis {
+    double first = 0;
+    int64_t step = 1, size = 1;
+
+    /// The field of a map that a window slides over this one makes.
+    Axis under(int64_t kernel, int64_t stride, int64_t padding) const {
+      const double shift = static_cast<double>(kernel - 1) / 2 - static_cast<double>(padding);
+      return {first + shift * static_cast<double>(step), step * stride, size + (kernel - 1) * step};
+    }
+  };
+  Axis y, x;
+};
+
 /// The positions of a block of child capsules: `types` capsules at each place of a height x width
 /// map. Capsule (type o, row y, column x) has the index
 ///   offset + o * stride_type + y * stride_y + x * stride_x
@@ -20,6 +37,8 @@ struct CapsuleGrid {
   int64_t offset = 0;
   int64_t types = 0, height = 0, width = 0;
   int64_t stride_type = 0, stride_y = 0, stride_x = 0;
+  /// What the capsules of a place see. Unset: not known.
+  std::optional<ReceptiveField> field = {};
 };
 
 /// Capsules in order (type, y, x), row by row.
@@ -44,6 +63,13 @@ struct RoutingTrace {
   /// ||u_i|| of the children, [B, I].
   Tensor child_activations;
 
+  /// The children's poses u_i, [B, I, D]; part of the gradient's graph if there is one.
+  Tensor children;
+
+  /// If asked for: what each child contributes to the evidence for each parent, of the shape of
+  /// `coupling`, and what the bias contributes, [B, J] or [B, P, J] (see RoutingResult).
+  Tensor contribution, bias_contribution;
+
   /// Convolutional layers only: the index of the child at each place of each window, int64
   /// [P, I_window].
   Tensor windows;
@@ -61,6 +87,8 @@ struct RoutingTrace {
 struct ForwardOptions {
   /// Fill Forward::routings. Training does not, and so does not pay for it.
   bool trace = false;
+  /// With `trace`: also fill in RoutingTrace::contribution. It costs one more routing iteration.
+  bool contributions = false;
   /// One per routing layer, in order, or none at all. A layer with an empty entry is not quantized.
   /// Quantizers round the couplings of the last routing iteration, before the weighted sum.
   std::vector<std::optional<Quantizer>> quantizers;

@@ -16,6 +16,7 @@ RoutingRequest RoutingRecorder::next() {
   RoutingRequest request;
   if (!options_.quantizers.empty()) request.quantizer = options_.quantizers.at(layer_);
   request.coupling = options_.trace;
+  request.contributions = options_.trace && options_.contributions;
   ++layer_;
   return request;
 }
@@ -28,6 +29,9 @@ void RoutingRecorder::record(const std::string& layer, const Tensor& children,
   trace.layer = layer;
   trace.coupling = result.coupling.detach();
   trace.child_activations = children.detach().norm(2, -1);
+  trace.children = children;
+  trace.contribution = result.contribution;
+  trace.bias_contribution = result.bias_contribution;
   if (windows.defined()) trace.windows = windows.to(result.coupling.device());
   trace.grids = std::move(grids);
   trace.clamped = result.clamped.defined() ? result.clamped.item<int64_t>() : 0;

@@ -42,6 +42,7 @@ SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,
     };
   options.second.emplace();
   options.second->trace = true;
+  options.second->contributions = scores;
   options.second->quantizers = quantizers;
   options.on_second = [&](const Batch& batch, const Forward& forward) {
     collector.add(forward, batch.labels);
@@ -99,6 +100,12 @@ void add_parse_trees(nlohmann::json& json, const ParseTreeReport& report) {
   json["varying_per_class"] = last.varying_per_class;
   json["median_varying"] = last.median_varying;
   json["samples_per_class"] = report.samples_per_class;
+  if (report.parts)
+    json["effective_parts"] = {{"half", report.parts->half},
+                               {"spread", report.parts->spread},
+                               {"half_per_class", report.parts->half_per_class},
+                               {"spread_per_class", report.parts->spread_per_class},
+                               {"capsules", report.parts->capsules}};
   json["levels"] = nlohmann::json::array();
   json["layers"] = nlohmann::json::array();
   for (const LayerTrees& layer : report.layers) {

@@ -23,7 +23,8 @@ struct SplitMeasurement {
 };
 
 /// One pass over the split. Each batch is routed twice, without and with quantized couplings.
-///   scores    also compute the T- and D-score, from the couplings that are not quantized
+///   scores    also compute the T- and D-score, from the couplings that are not quantized, and the
+///             effective parts of the quantized answers
 ///   frequent  how many trees of each class to list
 /// The function sets forward, second, on_batch and on_second of the options.
 SplitMeasurement measure_split(CapsNet& model, const BatchSource& source,

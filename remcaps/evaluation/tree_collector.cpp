@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/ops/quantize.h"
 
 namespace remcaps {
@@ -98,6 +99,7 @@ void TreeCollector::add(const Forward& quantized, const Tensor& labels) {
   const Tensor class_of = predicted.cpu();
   for (int64_t row = 0; row < class_of.size(0); ++row)
     ++samples_per_class_[class_of.data_ptr<int64_t>()[row]];
+  if (quantized.routings.back().contribution.defined()) add_parts(quantized, predicted);
   for (size_t layer = 0; layer < routing_.size(); ++layer) {
     const RoutingTrace& trace = quantized.routings[layer];
     clamped_[layer] += trace.clamped;
@@ -108,6 +110,20 @@ void TreeCollector::add(const Forward& quantized, const Tensor& labels) {
     key_couplings_[layer] = couplings.size(1);
     add_keys(dictionaries_[layer], couplings, *quantizers_[layer], class_of);
   }
+}
+
+void TreeCollector::add_parts(const Forward& quantized, const Tensor& predicted) {
+  const Tensor contributions =
+      evidence_for(quantized.routings, first_chained_layer(quantized.routings), predicted).children;
+  const EffectiveParts parts = effective_parts(contributions);
+  if (!parts_.half.defined()) {
+    parts_.half = torch::zeros({static_cast<int64_t>(samples_per_class_.size())},
+                               contributions.options().dtype(torch::kDouble));
+    parts_.spread = torch::zeros_like(parts_.half);
+    parts_.capsules = contributions.size(1);
+  }
+  parts_.half.index_add_(0, predicted, parts.half.to(torch::kDouble));
+  parts_.spread.index_add_(0, predicted, parts.spread);
 }
 
 void TreeCollector::add_unquantized(const Forward& plain) {
@@ -206,6 +222,22 @@ ParseTreeReport TreeCollector::report(size_t frequent) const {
       trees.d_score = variance.clamp_min(0).sqrt().max().item<double>();
     }
     report.layers.push_back(std::move(trees));
+  }
+  if (parts_.half.defined()) {
+    const Tensor half = parts_.half.cpu(), spread = parts_.spread.cpu();
+    const double images = static_cast<double>(std::max<int64_t>(1, samples_));
+    report.parts = EffectivePartsReport{parts_.capsules,
+                                        half.sum().item<double>() / images,
+                                        spread.sum().item<double>() / images,
+                                        {},
+                                        {}};
+    for (size_t j = 0; j < samples_per_class_.size(); ++j) {
+      const double of_class =
+          samples_per_class_[j] > 0 ? static_cast<double>(samples_per_class_[j]) : std::nan("");
+      const int64_t at = static_cast<int64_t>(j);
+      report.parts->half_per_class.push_back(half[at].item<double>() / of_class);
+      report.parts->spread_per_class.push_back(spread[at].item<double>() / of_class);
+    }
   }
   if (quantizers_.back())
     report.most_frequent = most_frequent_trees(dictionaries_.back(), key_couplings_.back(),

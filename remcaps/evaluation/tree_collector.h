@@ -31,7 +31,9 @@ class TreeCollector {
   TreeCollector(const CapsNet& model, std::vector<std::optional<Quantizer>> quantizers,
                 LastLayer last_layer = LastLayer::kRequired);
 
-  /// A forward pass with traces and these quantizers. labels: int64 [B].
+  /// A forward pass with traces and these quantizers. labels: int64 [B]. If it has contributions, the
+  /// report has effective parts: of the capsules of the first layer that everything above leads from
+  /// to the classes.
   void add(const Forward& quantized, const Tensor& labels);
 
   /// The same images without quantizers, for the T- and D-score. Optional.
@@ -51,7 +53,12 @@ class TreeCollector {
     Tensor norm_sum, norm_square;
     int64_t images = 0;
   };
+  struct Parts {  // sums by predicted class, float64 [classes], on the device
+    Tensor half, spread;
+    int64_t capsules = 0;
+  };
   void check_layers(const Forward& forward) const;
+  void add_parts(const Forward& quantized, const Tensor& predicted);
 
   std::vector<RoutingLayer> routing_;
   std::vector<std::optional<Quantizer>> quantizers_;
@@ -61,6 +68,7 @@ class TreeCollector {
   std::vector<int64_t> key_couplings_;        ///< per layer: couplings of one key
   std::vector<int64_t> samples_per_class_;    ///< by predicted class
   Tensor correct_;                            ///< int64, on the device
+  Parts parts_;
   int64_t samples_ = 0;
 };
 

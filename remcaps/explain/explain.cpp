@@ -6,7 +6,6 @@
 #include "remcaps/base/files.h"
 #include "remcaps/explain/perturb.h"
 #include "remcaps/explain/picture.h"
-#include "remcaps/explain/saliency.h"
 #include "remcaps/explain/tree_drawing.h"
 #include "remcaps/torch/safetensors.h"
 
@@ -64,24 +63,49 @@ class Writer {
     result_.quantized = answer_of(forward);
   }
 
-  void saliency(const std::string& layer) {
+  void evidence() {
+    const size_t at = first_chained_layer(forward_.routings);
+    const Evidence found = evidence_for(forward_.routings, at, predicted_classes(forward_));
+    const EffectiveParts parts = effective_parts(found.children);
+    result_.evidence = {forward_.routings[at].layer,
+                        found.children.clamp_min(0).sum().item<double>(),
+                        found.children.neg().clamp_min(0).sum().item<double>(),
+                        found.bias.item<double>(),
+                        found.children.ne(0).sum().item<int64_t>(),
+                        parts.half.item<int64_t>(),
+                        parts.spread.item<double>()};
+  }
+
+  void saliency(const ExplainOptions& options) {
     const Tensor classes = predicted_classes(forward_);
-    const size_t at = saliency_layer(forward_.routings, run_.model->name(), layer);
-    const Saliency maps = remcaps::saliency(forward_.routings, at, classes, run_.model->input());
-    const Picture picture = picture_of(image_[0]);
-    const int64_t factor = enlargement(picture, kShownSide);
-    const Picture panels =
-        mosaic({{enlarge(picture, factor), enlarge(heat_picture(maps.map[0]), factor),
-                 enlarge(overlay(picture, maps.map[0]), factor)}},
-               8);
-    write_png(add("-overlay.png"), panels);
-    TensorMap raw = {{"map", maps.map[0].contiguous()}};
-    for (size_t g = 0; g < maps.cells.size(); ++g)
-      raw[fmt::format("cells.{}", g)] = maps.cells[g][0].contiguous();
-    save_safetensors(add("-saliency.safetensors"), raw,
-                     {{"layer", maps.layer},
-                      {"predicted_class", run_.class_name(result_.quantized.predicted)},
-                      {"network", run_.model->name()}});
+    const size_t at = saliency_layer(forward_.routings, run_.model->name(), options.layer);
+    if (options.tree_options.of == TreeOf::kCouplings) {
+      const Saliency maps =
+          remcaps::saliency(forward_.routings, at, classes, run_.model->input(), options.placement);
+      TensorMap raw = {{"map", maps.map[0].contiguous()}};
+      for (size_t g = 0; g < maps.cells.size(); ++g)
+        raw[fmt::format("cells.{}", g)] = maps.cells[g][0].contiguous();
+      const auto both = [&](const Picture& picture) {
+        return std::pair(heat_picture(maps.map[0]), overlay(picture, maps.map[0]));
+      };
+      return write_maps(maps.layer, raw, both);
+    }
+    const EvidenceMap maps =
+        evidence_map(forward_.routings, at, classes, run_.model->input(), options.placement);
+    const auto stored = [](const Tensor& values) {
+      return values[0].to(torch::kFloat).contiguous();
+    };
+    TensorMap raw = {{"map", stored(maps.net())},
+                     {"positive", stored(maps.positive)},
+                     {"negative", stored(maps.negative)},
+                     {"contributions", stored(maps.evidence.children)}};
+    const auto& grids = forward_.routings[at].grids;
+    for (size_t g = 0; g < grids.size(); ++g)
+      raw[fmt::format("cells.{}", g)] = stored(on_grid(maps.evidence.children, grids[g]).sum(1));
+    const auto both = [&](const Picture& picture) {
+      return std::pair(balance_picture(maps.net()[0]), balance_overlay(picture, maps.net()[0]));
+    };
+    write_maps(maps.layer, raw, both);
   }
 
   void tree(const TreeOptions& options) {
@@ -89,9 +113,12 @@ class Writer {
         parse_tree(capsule_layers(forward_, 0), {result_.quantized.predicted}, options);
     const Svg drawing = draw_tree(
         tree, {.title = tree_title(),
-               .subtitle = fmt::format("{}, {}: {} capsules, {} connections", run_.recipe.name,
+               .subtitle = fmt::format("{}, {}: {} capsules, {} {}", run_.recipe.name,
                                        levels_text(run_.recipe.quantize), tree.nodes_in_tree(),
-                                       tree.edges.size()),
+                                       tree.edges.size(),
+                                       options.of == TreeOf::kCouplings ? "connections"
+                                       : options.threshold              ? "contributions"
+                                                           : "contributions, half of the evidence"),
                .class_names = run_.class_names,
                .picture = png_data_uri(picture_of(image_[0]))});
     write_atomically(add("-tree.svg"), drawing.str("Parse tree of " + stem_.filename().string()));
@@ -127,6 +154,20 @@ class Writer {
     if (result_.plain.predicted == result_.quantized.predicted) return title;
     return fmt::format("{}; unquantized {}", title, text(result_.plain));
   }
+  // `both` makes the map's picture and the map over the image's picture.
+  void write_maps(const std::string& layer, const TensorMap& raw,
+                  const std::function<std::pair<Picture, Picture>(const Picture&)>& both) {
+    const Picture picture = picture_of(image_[0]);
+    const int64_t factor = enlargement(picture, kShownSide);
+    const auto [map, over] = both(picture);
+    write_png(add("-overlay.png"),
+              mosaic({{enlarge(picture, factor), enlarge(map, factor), enlarge(over, factor)}}, 8));
+    save_safetensors(add("-saliency.safetensors"), raw,
+                     {{"layer", layer},
+                      {"predicted_class", run_.class_name(result_.quantized.predicted)},
+                      {"network", run_.model->name()}});
+  }
+
   const fs::path& add(const std::string& suffix) {
     result_.files.push_back(with_suffix(stem_, suffix));
     return result_.files.back();
@@ -146,6 +187,7 @@ ExplanationFiles explain_image(const LoadedRun& run, const torch::Tensor& image,
   const torch::NoGradGuard no_grad;
   ForwardOptions how;
   how.trace = true;
+  how.contributions = true;
   how.quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   const auto [plain, forward] = run.model->forward_both(image, {}, how);
   Writer writer(run, image, forward, answer_of(plain), stem);
@@ -160,13 +202,16 @@ ExplanationFiles explain_image(const LoadedRun& run, const torch::Tensor& image,
     return false;
   };
   const bool saliency =
-      shown(options.saliency, !options.layer.empty(), "saliency map", why_no_saliency(forward));
-  const bool tree = shown(options.tree, options.tree_options != TreeOptions{}, "parse tree",
-                          why_no_tree(forward));
+      shown(options.saliency, !options.layer.empty() || options.placement == Placement::kStretched,
+            "saliency map", why_no_saliency(forward));
+  const bool tree =
+      shown(options.tree, options.tree_options.threshold || options.tree_options.weak_edges,
+            "parse tree", why_no_tree(forward));
   const bool perturbations = shown(options.perturbations, options.range.has_value(),
                                    "perturbed reconstructions", why_no_perturbations(*run.model));
   if (stem.has_parent_path()) make_folder(stem.parent_path());
-  if (saliency) writer.saliency(options.layer);
+  writer.evidence();
+  if (saliency) writer.saliency(options);
   if (tree) writer.tree(options.tree_options);
   if (perturbations) writer.perturbations(options.range.value_or(kPerturbationRange));
   return writer.take();

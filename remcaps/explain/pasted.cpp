@@ -59,6 +59,10 @@ Tensor silhouettes(const Tensor& solid) {  // bool [B, h, w]
 
 }  // namespace
 
+Tensor object_masks(const Tensor& images) {
+  return silhouettes(images.amax(1).gt(kBlack));
+}
+
 PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& options) {
   const int64_t count = objects.size();
   check(count > 0, "no objects to paste");
@@ -91,7 +95,7 @@ PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& option
     }
     const Tensor object = flat.slice(0, begin, begin + size);  // [B, C, h * w]
     const Tensor solid =
-        silhouettes(object.amax(1).gt(kBlack).view({size, height, width})).view({size, 1, -1});
+        object_masks(object.view({size, channels, height, width})).view({size, 1, -1});
     const Tensor row = dice.below(side - height + 1), column = dice.below(side - width + 1);
     const Tensor place = window(row, column, height, width, side);
     const Tensor to = for_channels(place, channels);

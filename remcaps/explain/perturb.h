@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "remcaps/explain/backtrack.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/models/model.h"
 
 namespace remcaps {

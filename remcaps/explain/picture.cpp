@@ -36,6 +36,38 @@ Tensor normalised(const Tensor& map) {
   return ((values - low) / std::max({high - low, kFlat * high, 1e-12})).clamp(0, 1);
 }
 
+// A signed map, -1 to 1.
+Tensor balanced(const Tensor& map) {
+  const Tensor values = map.detach().to(torch::kCPU, torch::kFloat);
+  return values / values.abs().max().clamp_min(1e-12);
+}
+
+// Signed numbers, -1 to 1, as colours: float32 [H, W, 3] in 0..255.
+Tensor balance_colours(const Tensor& values) {
+  const auto colour = [](float red, float green, float blue) {
+    return torch::tensor({red, green, blue}, torch::kFloat);
+  };
+  const auto rising = [&](const Tensor& strength, const Tensor& middle, const Tensor& most) {
+    const Tensor low = (2 * strength).clamp(0, 1), high = (2 * strength - 1).clamp(0, 1);
+    return (colour(22, 20, 28) * (1 - low) + middle * low) * (1 - high) + most * high;
+  };
+  const Tensor strength = values.abs().unsqueeze(2);
+  return torch::where(values.unsqueeze(2).ge(0),
+                      rising(strength, colour(216, 92, 30), colour(255, 222, 128)),
+                      rising(strength, colour(36, 96, 190), colour(150, 214, 255)));
+}
+
+Tensor greyed(const Picture& picture) {
+  return picture.to(torch::kFloat).mean(2, true).expand({-1, -1, 3});
+}
+
+void check_over(const Picture& picture, const Tensor& map) {
+  check_picture(picture);
+  check(map.dim() == 2 && map.size(0) == picture.size(0) && map.size(1) == picture.size(1),
+        "a map of [{}] over a picture of [{}]", fmt::join(map.sizes(), ", "),
+        fmt::join(picture.sizes(), ", "));
+}
+
 // [C, H, W] with one or three channels -> [H, W, 3].
 Picture three_channels(const Tensor& bytes) {
   const Tensor shown = bytes.size(0) == 3 ? bytes : bytes.slice(0, 0, 1).expand({3, -1, -1});
@@ -63,15 +95,23 @@ Picture heat_picture(const Tensor& map) {
 }
 
 Picture overlay(const Picture& picture, const Tensor& map) {
-  check_picture(picture);
-  check(map.dim() == 2 && map.size(0) == picture.size(0) && map.size(1) == picture.size(1),
-        "a map of [{}] over a picture of [{}]", fmt::join(map.sizes(), ", "),
-        fmt::join(picture.sizes(), ", "));
-  const Tensor strength = normalised(map);                                          // [H, W]
-  const Tensor grey = picture.to(torch::kFloat).mean(2, true).expand({-1, -1, 3});  // [H, W, 3]
+  check_over(picture, map);
+  const Tensor strength = normalised(map);  // [H, W]
+  const Tensor grey = greyed(picture);      // [H, W, 3]
   const Tensor colour = map_colours(strength).to(torch::kFloat);
   const Tensor alpha = (0.30 + 0.50 * strength).unsqueeze(2);
   return (grey * (1 - alpha) + colour * alpha).round().to(torch::kByte);
+}
+
+Picture balance_picture(const Tensor& map) {
+  return balance_colours(balanced(map)).round().to(torch::kByte);
+}
+
+Picture balance_overlay(const Picture& picture, const Tensor& map) {
+  check_over(picture, map);
+  const Tensor values = balanced(map);
+  const Tensor alpha = (0.75 * values.abs()).unsqueeze(2);
+  return (greyed(picture) * (1 - alpha) + balance_colours(values) * alpha).round().to(torch::kByte);
 }
 
 Picture enlarge(const Picture& picture, int64_t factor) {

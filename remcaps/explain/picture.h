@@ -29,6 +29,13 @@ Picture heat_picture(const torch::Tensor& map);
 /// picture is seen.
 Picture overlay(const Picture& picture, const torch::Tensor& map);
 
+/// A map [H, W] of signed numbers: the more for, the more orange to yellow; the more against, the
+/// more blue; 0 is dark. Both by one scale, that of the largest number.
+Picture balance_picture(const torch::Tensor& map);
+
+/// Such a map over the greyed picture; 0 leaves the picture as it is.
+Picture balance_overlay(const Picture& picture, const torch::Tensor& map);
+
 /// Every pixel `factor` times as wide and high.
 Picture enlarge(const Picture& picture, int64_t factor);
 /// The factor that brings the shorter side to at least `side` pixels.

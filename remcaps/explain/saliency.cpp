@@ -7,10 +7,7 @@ namespace remcaps {
 
 namespace {
 
-// The mean over the types of each grid, upsampled, the grids weighted by their types: [B, H, W].
-// The maps before upsampling go to `cells`, unless it is null.
-Tensor upsampled_mean(const Tensor& values, const std::vector<CapsuleGrid>& grids, ImageShape input,
-                      std::vector<Tensor>* cells = nullptr) {
+Tensor stretched(const Tensor& values, const std::vector<CapsuleGrid>& grids, ImageShape input) {
   Tensor sum;
   int64_t types = 0;
   for (const CapsuleGrid& grid : grids) {
@@ -21,12 +18,52 @@ Tensor upsampled_mean(const Tensor& values, const std::vector<CapsuleGrid>& grid
                          grid.types;
     sum = sum.defined() ? sum + large : large;
     types += grid.types;
-    if (cells != nullptr) cells->push_back(map);
   }
   return sum / types;
 }
 
+// How much of a value each pixel of one axis gets, float32 [places, pixels]; rows add up to 1.
+Tensor weights_of(const ReceptiveField::Axis& field, int64_t places, int64_t pixels,
+                  const torch::TensorOptions& options) {
+  const Tensor centre =
+      torch::arange(places, torch::kDouble).mul(static_cast<double>(field.step)).add(field.first);
+  const Tensor away =
+      (torch::arange(pixels, torch::kDouble).unsqueeze(0) - centre.unsqueeze(1)).abs();
+  const double deviation = static_cast<double>(field.size) / 4;
+  const double reach = static_cast<double>(field.size - 1) / 2;
+  // A capsule that sees nothing but padding gets the pixel next to it.
+  const Tensor seen = away.le(away.amin(1, /*keepdim=*/true).clamp_min(reach));
+  const Tensor exponent = (away / deviation).square().mul(-0.5);
+  return torch::softmax(exponent.masked_fill(seen.logical_not(), -INFINITY), 1).to(options);
+}
+
 }  // namespace
+
+Tensor place_on_image(const Tensor& values, const std::vector<CapsuleGrid>& grids, ImageShape input,
+                      Placement placement) {
+  const bool known = std::all_of(grids.begin(), grids.end(),
+                                 [](const CapsuleGrid& grid) { return grid.field.has_value(); });
+  if (placement == Placement::kStretched || !known) return stretched(values, grids, input);
+  Tensor sum = torch::zeros({values.size(0), input.height, input.width}, values.options());
+  for (const CapsuleGrid& grid : grids) {
+    const Tensor rows = weights_of(grid.field->y, grid.height, input.height, values.options());
+    const Tensor columns = weights_of(grid.field->x, grid.width, input.width, values.options());
+    sum += rows.t().matmul(on_grid(values, grid).sum(1)).matmul(columns);
+  }
+  return sum;
+}
+
+EvidenceMap evidence_map(const std::vector<RoutingTrace>& routings, size_t layer,
+                         const Tensor& classes, ImageShape input, Placement placement) {
+  EvidenceMap map;
+  map.layer = routings.at(layer).layer;
+  map.evidence = evidence_for(routings, layer, classes);
+  const auto& grids = routings[layer].grids;
+  const Tensor& children = map.evidence.children;
+  map.positive = place_on_image(children.clamp_min(0), grids, input, placement);
+  map.negative = place_on_image(children.neg().clamp_min(0), grids, input, placement);
+  return map;
+}
 
 bool has_place(const RoutingTrace& trace) {
   return std::any_of(trace.grids.begin(), trace.grids.end(),
@@ -53,16 +90,18 @@ size_t saliency_layer(const std::vector<RoutingTrace>& routings, const std::stri
 }
 
 Saliency saliency(const std::vector<RoutingTrace>& routings, size_t layer, const Tensor& classes,
-                  ImageShape input) {
+                  ImageShape input, Placement placement) {
   const RoutingTrace& trace = routings.at(layer);
   const Tensor activation = trace.child_activations.to(torch::kFloat);
   // A prior can make an unquantized coupling negative; it counts as 0.
   const Tensor coupling = coupling_to_class(routings, layer, classes).clamp_min(0);
   Saliency result;
   result.layer = trace.layer;
-  result.map = upsampled_mean(activation * coupling, trace.grids, input, &result.cells);
-  result.activation = upsampled_mean(activation, trace.grids, input);
-  result.coupling = upsampled_mean(coupling, trace.grids, input);
+  for (const CapsuleGrid& grid : trace.grids)
+    result.cells.push_back(on_grid(activation * coupling, grid).mean(1));
+  result.map = place_on_image(activation * coupling, trace.grids, input, placement);
+  result.activation = place_on_image(activation, trace.grids, input, placement);
+  result.coupling = place_on_image(coupling, trace.grids, input, placement);
   return result;
 }
 

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "remcaps/explain/backtrack.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/parse_tree/keys.h"
 
 namespace remcaps {

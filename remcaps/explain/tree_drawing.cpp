@@ -48,31 +48,37 @@ struct Layout {
 
 struct Line {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
-  double coupling = 0;
+  double strength = 0;
   std::string title;
 };
 
-Stroke edge_stroke(double coupling) {
-  const double strength = std::clamp(coupling, 0.0, 1.0);
+Stroke edge_stroke(double value) {
+  const double strength = std::clamp(value, 0.0, 1.0);
   return {.colour = strength_paint(strength),
           .width = 0.8 + 4.2 * strength,
           .opacity = 0.40 + 0.55 * strength};
 }
 
+// What the numbers of a tree's edges are.
+const char* strength_name(const ParseTree& tree) {
+  return tree.of == TreeOf::kCouplings ? "coupling" : "share of the evidence";
+}
+
 Line single_line(const ParseTree& tree, const Layout& layout, const TreeEdge& edge) {
   const size_t layer = static_cast<size_t>(edge.layer), from = static_cast<size_t>(edge.from);
   const double x2 = layout.x(tree.layers[layer + 1].size(), edge.to), y2 = layout.y(layer + 1);
-  const std::string to =
-      fmt::format("{} {}: coupling {:.3f}", tree.names[layer + 1], edge.to, edge.coupling);
+  const std::string to = fmt::format("{} {}: {} {:.3f}", tree.names[layer + 1], edge.to,
+                                     strength_name(tree), tree.strength(edge));
   if (layout.tiled(layer)) {
     const CapsuleTiles::Cell& cell = layout.tiles->cells[from];
-    return {cell.x, cell.y, x2, y2, edge.coupling, fmt::format("{} \u2192 {}", cell.name, to)};
+    return {
+        cell.x, cell.y, x2, y2, tree.strength(edge), fmt::format("{} \u2192 {}", cell.name, to)};
   }
   return {layout.x(tree.layers[layer].size(), edge.from),
           layout.y(layer),
           x2,
           y2,
-          edge.coupling,
+          tree.strength(edge),
           fmt::format("{} {} \u2192 {}", tree.names[layer], edge.from, to)};
 }
 
@@ -87,17 +93,17 @@ void add_bundles(const ParseTree& tree, const Layout& layout, std::vector<Line>&
     if (!layout.tiled(static_cast<size_t>(edge.layer))) continue;
     Bundle& bundle = bundles[{layout.tiles->cells[static_cast<size_t>(edge.from)].tile, edge.to}];
     ++bundle.count;
-    bundle.sum += edge.coupling;
+    bundle.sum += tree.strength(edge);
   }
   const size_t above = layout.lowest + 1;
   for (const auto& [ends, bundle] : bundles) {
     const CapsuleTiles::Tile& tile = layout.tiles->tiles[ends.first];
-    lines.push_back({tile.x + tile.width / 2, tile.y,
-                     layout.x(tree.layers[above].size(), ends.second), layout.y(above),
-                     bundle.sum / static_cast<double>(tile.capsules),
-                     fmt::format("{} \u2192 {} {}: {} of {} capsules, their mean coupling {:.3f}",
-                                 tile.name, tree.names[above], ends.second, bundle.count,
-                                 tile.capsules, bundle.sum / static_cast<double>(bundle.count))});
+    lines.push_back(
+        {tile.x + tile.width / 2, tile.y, layout.x(tree.layers[above].size(), ends.second),
+         layout.y(above), bundle.sum / static_cast<double>(tile.capsules),
+         fmt::format("{} \u2192 {} {}: {} of {} capsules, their mean {} {:.3f}", tile.name,
+                     tree.names[above], ends.second, bundle.count, tile.capsules,
+                     strength_name(tree), bundle.sum / static_cast<double>(bundle.count))});
   }
 }
 
@@ -111,12 +117,12 @@ void draw_edges(Svg& svg, const ParseTree& tree, const Layout& layout) {
   if (layout.bundled) add_bundles(tree, layout, lines);
   // Strong edges last: they must not be covered.
   std::sort(lines.begin(), lines.end(),
-            [](const Line& a, const Line& b) { return a.coupling < b.coupling; });
+            [](const Line& a, const Line& b) { return a.strength < b.strength; });
   for (const Line& line : lines) {
     const double middle = (line.y1 + line.y2) / 2;
     svg.path(fmt::format("M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", line.x1,
                          line.y1, line.x1, middle, line.x2, middle, line.x2, line.y2),
-             edge_stroke(line.coupling), line.title);
+             edge_stroke(line.strength), line.title);
   }
 }
 
@@ -129,23 +135,23 @@ void draw_tiles(Svg& svg, const CapsuleTiles& laid) {
 
 void draw_cells(Svg& svg, const ParseTree& tree, const Layout& layout) {
   const CapsuleTiles& laid = *layout.tiles;
-  std::vector<double> couplings(laid.cells.size(), 0);  // the strongest one of each capsule
+  std::vector<double> strengths(laid.cells.size(), 0);  // the strongest one of each capsule
   for (const TreeEdge& edge : tree.edges)
     if (layout.tiled(static_cast<size_t>(edge.layer))) {
-      double& strongest = couplings[static_cast<size_t>(edge.from)];
-      strongest = std::max(strongest, edge.coupling);
+      double& strongest = strengths[static_cast<size_t>(edge.from)];
+      strongest = std::max(strongest, tree.strength(edge));
     }
   const std::vector<TreeNode>& nodes = tree.layers[layout.lowest];
   double largest = 0;
   for (const TreeNode& node : nodes) largest = std::max(largest, node.activation);
-  for (size_t n = 0; n < couplings.size(); ++n) {
-    if (couplings[n] <= 0) continue;
+  for (size_t n = 0; n < strengths.size(); ++n) {
+    if (strengths[n] <= 0) continue;
     const CapsuleTiles::Cell& cell = laid.cells[n];
     const double activation = nodes[n].activation;
     const double side = cell.side * cell_side(activation, largest);
-    svg.rect(
-        cell.x - side / 2, cell.y - side / 2, side, side, strength_paint(couplings[n]),
-        fmt::format("{}: coupling {:.3f}, activation {:.3f}", cell.name, couplings[n], activation));
+    svg.rect(cell.x - side / 2, cell.y - side / 2, side, side, strength_paint(strengths[n]),
+             fmt::format("{}: {} {:.3f}, activation {:.3f}", cell.name, strength_name(tree),
+                         strengths[n], activation));
   }
 }
 
@@ -185,27 +191,29 @@ void draw_nodes(Svg& svg, const ParseTree& tree, const Layout& layout,
   }
 }
 
-void draw_legend(Svg& svg, const Layout& layout) {
+void draw_legend(Svg& svg, const ParseTree& tree, const Layout& layout) {
   const double left = layout.left, top = layout.bottom();
   const bool tiles = layout.tiles.has_value();
   const double edges = left + (tiles ? 220 : 160);
   svg.colour_scale(left, top + 12, 120,
-                   tiles ? "class: activation, cell: coupling" : "node: activation", "0", "1",
-                   strength_paint);
+                   !tiles                          ? "node: activation"
+                   : tree.of == TreeOf::kCouplings ? "class: activation, cell: coupling"
+                                                   : "class: activation, cell: share",
+                   "0", "1", strength_paint);
   for (int i = 0; i <= 4; ++i)
     svg.line(edges + 30 * i, top + 16, edges + 26 + 30 * i, top + 16, edge_stroke(i / 4.0));
-  svg.text(edges, top + 7, "edge: coupling", {.size = 11});
+  svg.text(edges, top + 7, fmt::format("edge: {}", strength_name(tree)), {.size = 11});
   svg.text(edges, top + 33, "0", {.size = 10, .opacity = 0.75});
   svg.text(edges + 146, top + 33, "1", {.size = 10, .anchor = TextAnchor::kEnd, .opacity = 0.75});
   if (!layout.tiles) return;
   const bool places = layout.tiles->have_places;
   svg.text(left, top + 52,
            fmt::format("tile: {}{}", places ? "a capsule type" : "the capsules in their order",
-                       layout.bundled ? ", its edge the mean coupling of all in it" : ""),
+                       layout.bundled ? ", its edge the mean of all in it" : ""),
            {.size = 10, .opacity = 0.75});
   svg.text(left, top + 66,
-           fmt::format("cell: a capsule{}, its colour the coupling, its side the activation",
-                       places ? " at its place" : ""),
+           fmt::format("cell: a capsule{}, its colour the {}, its side the activation",
+                       places ? " at its place" : "", strength_name(tree)),
            {.size = 10, .opacity = 0.75});
 }
 
@@ -257,7 +265,7 @@ Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing) {
   draw_edges(svg, tree, layout);
   if (layout.bundled) draw_tiles(svg, *layout.tiles);
   draw_nodes(svg, tree, layout, drawing.class_names);
-  if (drawing.legend) draw_legend(svg, layout);
+  if (drawing.legend) draw_legend(svg, tree, layout);
   return svg;
 }
 

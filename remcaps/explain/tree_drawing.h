@@ -1,4 +1,4 @@
-// Parse trees drawn as SVG: nodes coloured by activation, edges by coupling.
+// Parse trees drawn as SVG: nodes coloured by activation, edges by coupling or share of the evidence.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 #include "remcaps/explain/tree_graph.h"
 
 #include "remcaps/base/error.h"
-#include "remcaps/explain/backtrack.h"
+#include "remcaps/capsule/backtrack.h"
 
 namespace remcaps {
 
@@ -58,6 +58,13 @@ CapsuleLayers capsule_layers(const Forward& forward, int64_t image) {
     layers.activations.push_back(on_cpu(activation[image]));
   for (size_t l = first; l < forward.routings.size(); ++l)
     layers.couplings.push_back(on_cpu(forward.routings[l].coupling[image]));
+  if (!forward.routings[first].contribution.defined()) return layers;
+  for (size_t l = first; l < forward.routings.size(); ++l) {
+    const Tensor contribution = on_cpu(forward.routings[l].contribution[image]);  // [n_l, n_(l+1)]
+    const Tensor evidence =
+        contribution.sum(0) + on_cpu(forward.routings[l].bias_contribution[image]);
+    layers.shares.push_back(contribution / evidence.clamp_min(1e-12));
+  }
   return layers;
 }
 
@@ -70,7 +77,13 @@ int64_t ParseTree::nodes_in_tree() const {
 
 ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& roots,
                      const TreeOptions& options) {
+  const bool contributions = options.of == TreeOf::kContributions;
+  check(!contributions || !layers.shares.empty(),
+        "a parse tree of contributions is of one image; a mean over images has couplings only");
+  const std::vector<Tensor>& strengths = contributions ? layers.shares : layers.couplings;
   ParseTree tree;
+  tree.of = options.of;
+  std::vector<Tensor> counting;  // bool [n_l, n_(l+1)]: the connections that count
   tree.names = layers.names;
   tree.grids = layers.grids;
   tree.roots = roots;
@@ -82,7 +95,10 @@ ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& ro
       nodes[n].activation = activation[static_cast<int64_t>(n)];
     const double threshold = options.threshold.value_or(1.0 / static_cast<double>(layers.size(l)));
     if (l > 0) {
-      const Tensor degrees = layers.couplings[l - 1].gt(threshold + kRounding).sum(0);  // [n_l]
+      const Tensor& below = strengths[l - 1];
+      counting.push_back(contributions && !options.threshold ? carries_half(below.t()).t()
+                                                             : below.gt(threshold + kRounding));
+      const Tensor degrees = counting.back().sum(0);  // [n_l]
       for (size_t n = 0; n < nodes.size(); ++n)
         nodes[n].in_degree = degrees[static_cast<int64_t>(n)].item<int64_t>();
     }
@@ -95,18 +111,21 @@ ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& ro
     tree.layers.back()[static_cast<size_t>(root)].in_tree = true;
   }
   for (size_t l = depth - 1; l-- > 0;) {
-    const auto coupling = layers.couplings[l].accessor<double, 2>();
+    const auto strengths_of = strengths[l].accessor<double, 2>();
+    const auto counts_of = counting[l].accessor<bool, 2>();
     for (int64_t j = 0; j < layers.size(l); ++j) {
       TreeNode& node = tree.layers[l][static_cast<size_t>(j)];
       if (l > 0 && node.in_degree == 0) continue;
       for (int64_t k = 0; k < layers.size(l + 1); ++k) {
-        const double strength = coupling[j][k];
-        const bool counts = strength > tree.thresholds[l + 1] + kRounding;
+        const double strength = strengths_of[j][k];
+        const bool counts = counts_of[j][k];
         if (!tree.layers[l + 1][static_cast<size_t>(k)].in_tree) continue;
         if (!counts && !(options.weak_edges && strength > 0)) continue;
         // A connection too weak to count is not followed: what is below it is another tree.
         node.in_tree = node.in_tree || counts;
-        tree.edges.push_back({static_cast<int64_t>(l), j, k, strength});
+        tree.edges.push_back({static_cast<int64_t>(l), j, k,
+                              layers.couplings[l][j][k].item<double>(),
+                              contributions ? strength : 0});
       }
     }
   }

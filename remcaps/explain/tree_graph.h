@@ -1,5 +1,5 @@
 // The parse tree of one image, or of a mean over images, as a graph: nodes with activations, edges
-// with couplings.
+// with couplings and, of one image, with shares of the evidence.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,9 @@ struct CapsuleLayers {
   std::vector<std::string> names;   ///< "primary", then the routing layers' own names
   std::vector<Tensor> activations;  ///< ||u||, [n_l] each, on the CPU
   std::vector<Tensor> couplings;    ///< c between layers l and l + 1, [n_l, n_(l+1)] each, CPU
+  /// Which part of the evidence for its parent each child contributes, of the couplings' shapes; may
+  /// be negative. Empty if the forward pass kept no contributions, and for a mean over images.
+  std::vector<Tensor> shares;
   /// Of each layer but the last; empty for capsules that lie on no map.
   std::vector<std::vector<CapsuleGrid>> grids;
 
@@ -29,10 +32,20 @@ size_t first_tree_layer(const std::vector<RoutingTrace>& routings);
 /// One image of a batch.
 CapsuleLayers capsule_layers(const Forward& forward, int64_t image);
 
+/// What makes a connection part of a tree.
+enum class TreeOf {
+  kCouplings,      ///< the paper's trees
+  kContributions,  ///< how much of the evidence for its parent a child contributes
+};
+
 struct TreeOptions {
-  /// A coupling counts if it is ABOVE this. Unset: 1/|Omega^[l]| of the parents' layer l, which is
-  /// the coupling of a child that prefers no parent.
-  std::optional<double> threshold;
+  TreeOf of = TreeOf::kCouplings;
+  /// A coupling, or a share of the evidence, counts if it is ABOVE this. Unset:
+  /// - couplings: 1/|Omega^[l]| of the parents' layer l, which is the coupling of a child that prefers
+  ///   no parent
+  /// - contributions: those that carry half of the parent's positive evidence, the least number of
+  ///   them
+  std::optional<double> threshold = {};
   /// Also show connections at or below the threshold that are not zero.
   bool weak_edges = false;
 
@@ -50,17 +63,25 @@ struct TreeNode {
 struct TreeEdge {
   int64_t layer = 0, from = 0, to = 0;
   double coupling = 0;
+  double share = 0;  ///< of the parent's evidence; 0 if it is not known
 };
 
 struct ParseTree {
+  TreeOf of = TreeOf::kCouplings;
   std::vector<std::string> names;               ///< of the layers
   std::vector<std::vector<TreeNode>> layers;    ///< first layer first
   std::vector<std::vector<CapsuleGrid>> grids;  ///< of each layer but the last, if it has any
-  std::vector<double> thresholds;               ///< of the couplings into layer l; [0] is unused
-  std::vector<int64_t> roots;                   ///< class capsules it was backtracked from
-  std::vector<TreeEdge> edges;                  ///< from the roots downwards
+  /// Of the connections into layer l; [0] is unused, and so are all if contributions that carry half
+  /// are shown.
+  std::vector<double> thresholds;
+  std::vector<int64_t> roots;   ///< class capsules it was backtracked from
+  std::vector<TreeEdge> edges;  ///< from the roots downwards
 
   int64_t nodes_in_tree() const;
+  /// The number that the tree is of: coupling or share.
+  double strength(const TreeEdge& edge) const {
+    return of == TreeOf::kCouplings ? edge.coupling : edge.share;
+  }
 };
 
 /// Goes back from the roots. A connection from capsule j to a capsule that was reached is part of

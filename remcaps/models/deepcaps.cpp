@@ -86,8 +86,7 @@ DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
   const FeatureMap& before = third_first ? third : fourth;
   const FeatureMap& after = third_first ? fourth : third;
   const int64_t offset = before.height * before.width * options.types;
-  set_grids({type_last_grid(0, options.types, before.height, before.width),
-             type_last_grid(offset, options.types, after.height, after.width)});
+  set_grids({grid_of(before, 0), grid_of(after, offset)});
   add_capsules("class",
                FcCapsOptions(offset + after.height * after.width * options.types, context.classes)
                    .child_dim(kCapsuleDim)
@@ -98,6 +97,12 @@ DeepCaps::DeepCaps(const ModelContext& context, const DeepCapsOptions& options)
                    .bias_std(0.05));
   if (options.init == DeepCapsOptions::Init::kKeras) initialise_as_keras();
   finish(options.decoder);
+}
+
+CapsuleGrid DeepCaps::grid_of(const FeatureMap& map, int64_t offset) const {
+  CapsuleGrid grid = type_last_grid(offset, options_.types, map.height, map.width);
+  grid.field = map.field;
+  return grid;
 }
 
 DeepCaps::Cell DeepCaps::add_cell(int64_t index, int64_t dim) {
@@ -113,6 +118,7 @@ DeepCaps::Cell DeepCaps::add_cell(int64_t index, int64_t dim) {
   };
   Cell cell;
   cell.down = add(0, 2);
+  const FeatureMap input = plan().map();  // of both ways through the cell
   if (index + 1 < kCells) {
     cell.skip = add(1, 1);
   } else {
@@ -126,9 +132,11 @@ DeepCaps::Cell DeepCaps::add_cell(int64_t index, int64_t dim) {
                              .routing(routing);
     plan().conv3d_caps(layer, options);
     add_prunable(layer);
+    routed_grid_ = grid_of(input, 0);
     announce({layer, options_.types, options_.types, routing.iterations, /*convolutional=*/true});
     cell.routed = register_module(layer, Conv3dCaps(options));
   }
+  plan().continue_from(input);
   cell.second = add(2, 1);
   cell.third = add(3, 1);
   return cell;
@@ -215,8 +223,7 @@ Tensor DeepCaps::children(const Tensor& images, RoutingRecorder& recorder) {
         // The window of a position holds the types at that position.
         const Tensor windows = torch::arange(height * width * options_.types, torch::kInt64)
                                    .view({height * width, options_.types});
-        recorder.record("caps31", capsules_of(x), routed,
-                        {type_last_grid(0, options_.types, height, width)}, windows);
+        recorder.record("caps31", capsules_of(x), routed, {routed_grid_}, windows);
       }
     }
     x = cell.third->forward(cell.second->forward(x)) + skip;

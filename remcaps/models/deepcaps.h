@@ -64,6 +64,7 @@ class DeepCaps : public StackedCapsNet {
     Conv3dCaps routed{nullptr};
   };
   Cell add_cell(int64_t index, int64_t dim);
+  CapsuleGrid grid_of(const FeatureMap& map, int64_t offset) const;
   /// [B, types·8, h, w] -> [B, h·w·types, 8], float32. Only a view if the map is channels-last and
   /// float32.
   Tensor capsules_of(const Tensor& map) const;
@@ -73,6 +74,7 @@ class DeepCaps : public StackedCapsNet {
   Convolution conv1_{nullptr};
   torch::nn::BatchNorm2d bn1_{nullptr};
   std::vector<Cell> cells_;
+  CapsuleGrid routed_grid_;  // of the children of the last cell's routed layer
 };
 
 }  // namespace remcaps

@@ -28,6 +28,7 @@ EffConvCapsNet::EffConvCapsNet(const ModelContext& context, const EffConvCapsNet
   PrimaryCaps primary = add_depthwise(options.primary_kernel, /*stride=*/1, options.primary_dim,
                                       options.routing.squash);
   primary_grid_ = primary->grid(plan().map().height, plan().map().width);
+  primary_grid_.field = plan().map().field;
 
   DynamicRouting routing = options.routing;
   routing.kernels = context.kernels;
@@ -44,7 +45,9 @@ EffConvCapsNet::EffConvCapsNet(const ModelContext& context, const EffConvCapsNet
             /*convolutional=*/true});
 
   const int64_t height = plan().map().height, width = plan().map().width;
-  set_grids({row_major_grid(options.conv_caps_types, height, width)});
+  CapsuleGrid grid = row_major_grid(options.conv_caps_types, height, width);
+  grid.field = plan().map().field;
+  set_grids({grid});
   const int64_t children = options.conv_caps_types * height * width;
   using Share = EffConvCapsNetOptions::Share;
   add_capsules("class", FcCapsOptions(children, context.classes)

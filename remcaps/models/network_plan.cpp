@@ -51,6 +51,8 @@ void NetworkPlan::advance(const std::string& layer, const char* what,
   }
   map_.height = rows / stride->at(0) + 1;
   map_.width = columns / stride->at(1) + 1;
+  map_.field.y = map_.field.y.under(kernel->at(0), stride->at(0), padding->at(0));
+  map_.field.x = map_.field.x.under(kernel->at(1), stride->at(1), padding->at(1));
   map_.origin = layer;
 }
 
@@ -81,6 +83,8 @@ torch::nn::Conv2dOptions NetworkPlan::conv(const std::string& layer, const ConvS
 void NetworkPlan::pad(int64_t margin) {
   map_.height += 2 * margin;
   map_.width += 2 * margin;
+  map_.field.y = map_.field.y.under(/*kernel=*/1, /*stride=*/1, margin);
+  map_.field.x = map_.field.x.under(/*kernel=*/1, /*stride=*/1, margin);
 }
 
 void NetworkPlan::pool(const std::string& layer, int64_t kernel, int64_t stride, int64_t padding) {
@@ -110,7 +114,7 @@ void NetworkPlan::conv2d_caps(const std::string& layer, const Conv2dCapsOptions&
 
 void NetworkPlan::conv3d_caps(const std::string& layer, const Conv3dCapsOptions& options) {
   const int64_t channels = options.types() * options.dim();
-  map_.origin = layer;
+  advance(layer, "kernel", 3, 1, 1);
   LayerCost row;
   row.name = layer;
   row.kind =

@@ -30,7 +30,9 @@ PrimaryCaps StackedCapsNet::add_primary(const std::string& layer, PrimaryCapsOpt
   plan_->primary_caps(layer, options);
   prunable_.push_back(layer);
   PrimaryCaps capsules = register_module(layer, PrimaryCaps(options));
-  set_grids({capsules->grid(feature_map().height, feature_map().width)});
+  CapsuleGrid grid = capsules->grid(feature_map().height, feature_map().width);
+  grid.field = feature_map().field;
+  set_grids({grid});
   return capsules;
 }
 

@@ -42,6 +42,16 @@ struct FrequentTree {
   std::vector<uint8_t> levels;  ///< the level of each child's coupling to the predicted class
 };
 
+/// How many capsules an answer is made of, as means over images. Only positive contributions to the
+/// predicted class count.
+struct EffectivePartsReport {
+  int64_t capsules = 0;  ///< of the layer that is looked at
+  double half = 0;       ///< the least number of capsules that carry half of the evidence
+  double spread = 0;     ///< exp of the entropy of the capsules' shares
+  /// By predicted class; NaN for a class without images.
+  std::vector<double> half_per_class, spread_per_class;
+};
+
 struct ParseTreeReport {
   int64_t samples = 0;
   double accuracy_quantized = 0;           ///< 0..1, with quantized couplings
@@ -49,6 +59,8 @@ struct ParseTreeReport {
   std::vector<LayerTrees> layers;          ///< one per routing layer, first layer first
   /// The last layer's most frequent trees of each class.
   std::vector<std::vector<FrequentTree>> most_frequent;
+  /// If the forward passes kept contributions.
+  std::optional<EffectivePartsReport> parts;
 
   /// The layer the paper reports: that of the class capsules.
   const LayerTrees& last() const& { return layers.back(); }

@@ -71,6 +71,9 @@ const std::vector<FigureKind>& figure_kinds() {
        "one run", dictionary_figure},
       {"object-share", "none: the truth test", "Share of saliency that lies on the pasted object",
        "runs trained on images of `remcaps paste`", object_share_figure},
+      {"faithfulness", "none: the truth test",
+       "Pixels taken away or put back in the order of a map", "runs with capsules on a grid",
+       faithfulness_figure},
   };
   return kinds;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "remcaps/base/text.h"
+#include "remcaps/explain/saliency.h"
 #include "remcaps/explain/svg.h"
 #include "remcaps/explain/tree_graph.h"
 #include "remcaps/report/shown_runs.h"
@@ -18,9 +19,13 @@ struct FigureOptions : RunSelection {
   std::vector<NumberRange> images;
   std::vector<int64_t> levels;  ///< "levels": the K to try; empty: 2 to 31
   std::string layer;            ///< saliency: routing layer to look at; empty: the last with a grid
+  /// Which connections are part of a tree; its `of` also chooses saliency maps: the paper's couplings
+  /// x activations, or contributions.
   TreeOptions tree;
+  Placement placement = Placement::kReceptiveFields;  ///< saliency
   double range = 0.25;  ///< "perturbations": how far each pose dimension is moved
-  std::string masks;    ///< "object-share": the masks file; empty: the one beside the data
+  std::string
+      masks;  ///< "object-share", "faithfulness": the masks file; empty: the one beside the data
 };
 
 /// A table that becomes a CSV file.

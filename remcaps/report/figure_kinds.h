@@ -23,6 +23,9 @@ Figure saliency_figure(const FigureOptions& options);
 Figure saliency_views_figure(const FigureOptions& options);
 Figure object_share_figure(const FigureOptions& options);
 
+// figure_faithfulness.cpp
+Figure faithfulness_figure(const FigureOptions& options);
+
 // figure_trees.cpp
 Figure parse_tree_figure(const FigureOptions& options);
 Figure dataset_trees_figure(const FigureOptions& options);

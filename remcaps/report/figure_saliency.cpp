@@ -13,9 +13,38 @@ namespace remcaps {
 
 namespace {
 
-Saliency saliency_of(const ShownRun& run, const Forward& forward, const std::string& layer) {
-  return saliency(forward.routings, saliency_layer(forward.routings, run.run.model->name(), layer),
-                  predicted_classes(forward), run.run.model->input());
+// A map of each image and its values by place: contributions, or the paper's couplings x activations.
+struct ShownMap {
+  Tensor map;                 // [B, H, W]; what is for the class and against it, or nonnegative
+  std::vector<Tensor> cells;  // [B, M, N] of each grid
+  bool signs = false;         // contributions: the map has both signs
+
+  Picture over(const Picture& picture, int64_t image) const {
+    return signs ? balance_overlay(picture, map[image]) : overlay(picture, map[image]);
+  }
+};
+
+ShownMap map_of(const FigureOptions& options, const ShownRun& run, const Forward& forward) {
+  const auto& routings = forward.routings;
+  const size_t at = saliency_layer(routings, run.run.model->name(), options.layer);
+  const Tensor classes = predicted_classes(forward);
+  const ImageShape input = run.run.model->input();
+  if (options.tree.of == TreeOf::kCouplings) {
+    Saliency found = saliency(routings, at, classes, input, options.placement);
+    return {found.map, std::move(found.cells), false};
+  }
+  const EvidenceMap found = evidence_map(routings, at, classes, input, options.placement);
+  ShownMap shown{found.net(), {}, true};
+  for (const CapsuleGrid& grid : routings[at].grids)
+    shown.cells.push_back(on_grid(found.evidence.children, grid).sum(1));
+  return shown;
+}
+
+// What the colours of overlays stand for.
+void add_scale(Gallery& gallery, const FigureOptions& options) {
+  gallery.colour_scale = options.tree.of == TreeOf::kCouplings;
+  gallery.scale_label = "saliency, of each map";
+  if (!gallery.colour_scale) gallery.subtitle += "; orange: for the class, blue: against it";
 }
 
 FigureTable map_table() {
@@ -24,9 +53,9 @@ FigureTable map_table() {
 }
 
 void add_maps(FigureTable& table, const ShownRun& run, const std::string& image, int64_t label,
-              int64_t predicted, const Saliency& result, int64_t row) {
-  for (size_t g = 0; g < result.cells.size(); ++g) {
-    const Tensor cells = result.cells[g][row].to(torch::kCPU, torch::kDouble).contiguous();
+              int64_t predicted, const std::vector<Tensor>& grids, int64_t row) {
+  for (size_t g = 0; g < grids.size(); ++g) {
+    const Tensor cells = grids[g][row].to(torch::kCPU, torch::kDouble).contiguous();
     const auto value = cells.accessor<double, 2>();
     for (int64_t m = 0; m < cells.size(0); ++m)
       for (int64_t n = 0; n < cells.size(1); ++n)
@@ -40,16 +69,15 @@ GalleryRow overlay_row(const FigureOptions& options, const ShownRun& run,
                        const std::vector<int64_t>& places, FigureTable& table) {
   const Batch batch = run.batch(places);
   const Forward forward = run.forward(batch);
-  const Saliency result = saliency_of(run, forward, options.layer);
+  const ShownMap shown = map_of(options, run, forward);
   const Tensor predicted = predicted_classes(forward);
   GalleryRow row{run.label, {}};
   for (size_t i = 0; i < places.size(); ++i) {
     const int64_t b = static_cast<int64_t>(i);
     const int64_t guess = predicted[b].item<int64_t>();
-    row.cells.push_back(
-        {overlay(run.picture(batch.images[b]), result.map[b]), run.class_name(guess)});
+    row.cells.push_back({shown.over(run.picture(batch.images[b]), b), run.class_name(guess)});
     add_maps(table, run, fmt::format("{}:{}", options.split, places[i]),
-             batch.labels[b].item<int64_t>(), guess, result, b);
+             batch.labels[b].item<int64_t>(), guess, shown.cells, b);
   }
   return row;
 }
@@ -78,8 +106,7 @@ Figure saliency_figure(const FigureOptions& options) {
     gallery.columns.push_back(runs[0].class_name(runs[0].part.labels[place].item<int64_t>()));
   gallery.rows.push_back(picture_row(runs[0], places, "image"));
   for (const ShownRun& run : runs) gallery.rows.push_back(overlay_row(options, run, places, table));
-  gallery.colour_scale = true;
-  gallery.scale_label = "saliency, of each map";
+  add_scale(gallery, options);
   return {title, draw_gallery(gallery), std::move(table)};
 }
 
@@ -88,7 +115,9 @@ Figure saliency_steps_figure(const FigureOptions& options) {
   const std::vector<int64_t> places = shown_images(options, run, 5);
   const Batch batch = run.batch(places);
   const Forward forward = run.forward(batch);
-  const Saliency result = saliency_of(run, forward, options.layer);
+  const Saliency result = saliency(
+      forward.routings, saliency_layer(forward.routings, run.run.model->name(), options.layer),
+      predicted_classes(forward), run.run.model->input(), options.placement);
   const Tensor predicted = predicted_classes(forward);
   FigureTable table = map_table();
   Gallery gallery;
@@ -106,7 +135,7 @@ Figure saliency_steps_figure(const FigureOptions& options) {
                              {heat_picture(result.map[b])},
                              {overlay(picture, result.map[b])}}});
     add_maps(table, run, fmt::format("{}:{}", options.split, places[i]),
-             batch.labels[b].item<int64_t>(), guess, result, b);
+             batch.labels[b].item<int64_t>(), guess, result.cells, b);
   }
   gallery.cell = 110;
   gallery.colour_scale = true;
@@ -156,8 +185,7 @@ Figure saliency_views_figure(const FigureOptions& options) {
       gallery.rows.push_back(overlay_row(options, run, views, table));
   }
   gallery.cell = 72;
-  gallery.colour_scale = true;
-  gallery.scale_label = "saliency, of each map";
+  add_scale(gallery, options);
   return {title, draw_gallery(gallery), std::move(table)};
 }
 
@@ -201,9 +229,9 @@ Figure object_share_figure(const FigureOptions& options) {
   for (const ShownRun& run : runs) {
     Tensor share = torch::zeros({run.part.size()}, torch::kDouble);
     Tensor raised = torch::zeros_like(share), correct = torch::zeros_like(share);
-    run.pass("saliency of " + run.label, [&](const Batch& batch, const Forward& forward) {
+    const auto on_batch = [&](const Batch& batch, const Forward& forward) {
       const Tensor places = batch.indices.cpu();
-      const Tensor map = saliency_of(run, forward, options.layer).map;
+      const Tensor map = map_of(options, run, forward).map.clamp_min(0);
       const Tensor shown = masks.index_select(0, places);
       share.index_copy_(0, places, share_on_object(map, shown).to(torch::kCPU, torch::kDouble));
       raised.index_copy_(0, places,
@@ -211,7 +239,9 @@ Figure object_share_figure(const FigureOptions& options) {
                              .to(torch::kCPU, torch::kDouble));
       correct.index_copy_(
           0, places, predicted_classes(forward).eq(batch.labels).to(torch::kCPU, torch::kDouble));
-    });
+    };
+    run.pass("saliency of " + run.label, on_batch,
+             /*contributions=*/options.tree.of == TreeOf::kContributions);
     const std::vector<double> shares = per_class(share, run.part.labels);
     const std::vector<double> above = per_class(raised, run.part.labels);
     const std::vector<double> accuracies = per_class(correct, run.part.labels);

@@ -1,7 +1,7 @@
 // Parse trees: of one image, some images, each class, a whole data set.
 #include "remcaps/base/error.h"
 #include "remcaps/base/text.h"
-#include "remcaps/explain/backtrack.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/explain/tree_drawing.h"
 #include "remcaps/report/figure_chart.h"
 #include "remcaps/report/figure_kinds.h"
@@ -15,7 +15,7 @@ FigureTable tree_table() {
   return {{"run", "tree", "kind", "layer", "capsule", "to_capsule", "value", "in_degree"}, {}};
 }
 
-// A row per node (value: activation) and per edge (value: coupling).
+// A row per node (value: activation) and per edge (value: coupling, or share of the evidence).
 void add_tree(FigureTable& table, const std::string& run, const std::string& name,
               const ParseTree& tree) {
   for (size_t l = 0; l < tree.layers.size(); ++l)
@@ -27,7 +27,7 @@ void add_tree(FigureTable& table, const std::string& run, const std::string& nam
     }
   for (const TreeEdge& edge : tree.edges)
     table.add(run, name, "edge", tree.names[static_cast<size_t>(edge.layer)], edge.from,
-              std::to_string(edge.to), edge.coupling, "");
+              std::to_string(edge.to), tree.strength(edge), "");
 }
 
 std::string size_line(const ParseTree& tree) {

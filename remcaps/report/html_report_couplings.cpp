@@ -93,7 +93,8 @@ Tensor ExplorerData::column_of_predicted(const Tensor& couplings, const Tensor& 
 }
 
 void ExplorerData::add_quantized(const Forward& forward, const Tensor& rows,
-                                 const std::vector<int64_t>& map_size, const std::string& network) {
+                                 const std::vector<int64_t>& map_size, const std::string& network,
+                                 ImageShape input) {
   const torch::NoGradGuard no_grad;
   check(forward.routings.size() == layers_.size(), "{} traced routing layers; expected {}",
         forward.routings.size(), layers_.size());
@@ -114,10 +115,40 @@ void ExplorerData::add_quantized(const Forward& forward, const Tensor& rows,
     if (layer.predicted_only) coupling = column_of_predicted(coupling, predicted_.back());
     layer.levels.push_back(layer.codes.levels_of(coupling));
   }
+  if (forward.routings.back().contribution.defined()) {
+    parts_layer_ = first_chained_layer(forward.routings);
+    const Evidence found = evidence_for(forward.routings, parts_layer_, classes);
+    contributions_.push_back(found.children.index_select(0, on_device).cpu());
+    evidence_.push_back(found.total().index_select(0, on_device).cpu());
+    bias_.push_back(found.bias.index_select(0, on_device).cpu());
+  }
   if (std::none_of(forward.routings.begin(), forward.routings.end(), has_place)) return;
   const size_t at = saliency_layer(forward.routings, network);
-  const Tensor map = saliency(forward.routings, at, classes, {1, map_size[0], map_size[1]}).map;
-  maps_.push_back(map.index_select(0, on_device).cpu());
+  const Tensor map = saliency(forward.routings, at, classes, input).map;
+  const Tensor shown = map.index_select(0, on_device).unsqueeze(1);
+  maps_.push_back(torch::adaptive_avg_pool2d(shown, map_size).squeeze(1).cpu());
+}
+
+nlohmann::json ExplorerData::contributions_json(PageBlobs& blobs, size_t& left) const {
+  if (contributions_.empty()) return nullptr;
+  const auto numbers = [](const Tensor& values) {
+    const Tensor exact = values.to(torch::kDouble).contiguous();
+    return std::vector<double>(exact.data_ptr<double>(), exact.data_ptr<double>() + exact.numel());
+  };
+  const Tensor values = torch::cat(contributions_);  // [S, I]
+  const Tensor scale = values.abs().amax(1).clamp_min(1e-12);
+  const Tensor codes =
+      values.div(scale.unsqueeze(1)).mul(127).round().add(128).to(torch::kUInt8).contiguous();
+  size_t half = left / 2;
+  const size_t before = half;
+  std::optional<std::string> packed = pack_within(codes, half);
+  if (!packed) return nullptr;
+  left -= before - half;
+  return {{"layer", parts_layer_},
+          {"values", blobs.add(std::move(*packed), "uint8", codes.sizes().vec())},
+          {"scale", numbers(scale)},
+          {"evidence", numbers(torch::cat(evidence_))},
+          {"bias", numbers(torch::cat(bias_))}};
 }
 
 void ExplorerData::add_plain(const Forward& forward, const Tensor& rows) {
@@ -147,6 +178,7 @@ nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
   explorer["predicted"] = std::vector<int64_t>(predicted.data_ptr<int64_t>(),
                                                predicted.data_ptr<int64_t>() + predicted.numel());
 
+  explorer["contributions"] = contributions_json(blobs, left);
   bool unbroken = true;  // a layer is useful only if all layers above it are kept
   bool place_kept = false;
   std::vector<nlohmann::json> layers(layers_.size());

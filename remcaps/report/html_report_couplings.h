@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "remcaps/capsule/forward.h"
+#include "remcaps/models/model.h"
 #include "remcaps/report/html_report_page.h"
 
 namespace remcaps {
@@ -38,14 +39,16 @@ class ExplorerData {
   ExplorerData(std::vector<std::optional<Quantizer>> quantizers, int64_t samples);
 
   /// `rows` (int64) are the rows of the batch that the explorer shows. `map_size` is the height and
-  /// width of the saliency maps, if the network's capsules have a place.
+  /// width of the saliency maps, if the network's capsules have a place. A forward pass with
+  /// contributions gives those to the predicted class.
   void add_quantized(const Forward& forward, const Tensor& rows,
-                     const std::vector<int64_t>& map_size, const std::string& network);
+                     const std::vector<int64_t>& map_size, const std::string& network,
+                     ImageShape input);
   void add_plain(const Forward& forward, const Tensor& rows);
 
   /// The schema's Explorer, in at most `budget` bytes of the file, the classes' activations included.
-  /// The couplings of the last layer come first: all columns if they fit, else the predicted class's
-  /// column. Then come the layers below, or saliency maps if no kept layer has a place.
+  /// Contributions come first, if they fit into half of it, and then the couplings of the last layer:
+  /// all columns if they fit, else the predicted class's column. Then come the layers below, or saliency maps if no kept layer has a place.
   nlohmann::json to_json(PageBlobs& blobs, size_t budget) const;
 
  private:
@@ -60,11 +63,15 @@ class ExplorerData {
   };
   Tensor column_of_predicted(const Tensor& couplings, const Tensor& predicted) const;
 
+  nlohmann::json contributions_json(PageBlobs& blobs, size_t& left) const;
+
   int64_t samples_;
   std::vector<Layer> layers_;
-  std::vector<Tensor> predicted_;          ///< int64 [n]
-  std::vector<Tensor> class_activations_;  ///< float [n, J]
-  std::vector<Tensor> maps_;               ///< float [n, H, W]
+  size_t parts_layer_ = 0;                               ///< whose children contribute
+  std::vector<Tensor> contributions_, evidence_, bias_;  ///< by batch: double [n, I], [n], [n]
+  std::vector<Tensor> predicted_;                        ///< int64 [n]
+  std::vector<Tensor> class_activations_;                ///< float [n, J]
+  std::vector<Tensor> maps_;                             ///< float [n, H, W]
 };
 
 }  // namespace remcaps

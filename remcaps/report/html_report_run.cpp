@@ -35,6 +35,14 @@ std::vector<std::vector<int64_t>> rows_of(const Tensor& matrix) {
   return rows;
 }
 
+nlohmann::json field_of(const std::optional<ReceptiveField>& field) {
+  if (!field) return nullptr;
+  const auto axis = [](const ReceptiveField::Axis& of) {
+    return nlohmann::json{{"first", of.first}, {"step", of.step}, {"size", of.size}};
+  };
+  return {{"y", axis(field->y)}, {"x", axis(field->x)}};
+}
+
 nlohmann::json grids_of(const RoutingTrace& trace) {
   auto grids = nlohmann::json::array();
   for (const CapsuleGrid& grid : trace.grids)
@@ -44,7 +52,8 @@ nlohmann::json grids_of(const RoutingTrace& trace) {
                      {"width", grid.width},
                      {"stride_type", grid.stride_type},
                      {"stride_y", grid.stride_y},
-                     {"stride_x", grid.stride_x}});
+                     {"stride_x", grid.stride_x},
+                     {"field", field_of(grid.field)}});
   return grids;
 }
 
@@ -113,12 +122,13 @@ nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const Ru
   options.on_progress = [&](int64_t done) { bar.update(done); };
   options.second.emplace();
   options.second->trace = true;
+  options.second->contributions = true;
   options.second->quantizers = quantizers;
   options.on_second = [&](const Batch& batch, const Forward& forward) {
     collector.add(forward, batch.labels);
     trees.add(forward, batch.indices);
     explorer.add_quantized(forward, explorer_rows(batch, images.places()), map_size,
-                           run.model->name());
+                           run.model->name(), run.model->input());
     if (layers.is_null()) layers = layers_of(forward, run.recipe.quantize, quantizers);
   };
   options.forward.trace = true;
@@ -150,6 +160,12 @@ nlohmann::json measure_run(const ShownRun& shown, ReportImages& images, const Ru
           {"median_keys", last.median_keys},
           {"varying_per_class", last.varying_per_class},
           {"key_couplings", last.key_couplings},
+          {"effective_parts",
+           {{"half", report.parts->half},
+            {"spread", report.parts->spread},
+            {"half_per_class", report.parts->half_per_class},
+            {"capsules", report.parts->capsules}}},
+          {"input", {run.model->input().height, run.model->input().width}},
           {"samples_per_class", report.samples_per_class},
           {"parameters", sparsity.parameters},
           {"parameters_nonzero", sparsity.nonzero},

@@ -49,6 +49,12 @@ void check_kinds(const json& part, const fs::path& file) {
   for (const char* key : {"entropy_per_class", "keys_per_class"})
     expect(key, numbers, "a list of numbers");
   for (const char* key : {"options", "changed"}) expect(key, texts, "texts by name");
+  expect(
+      "effective_parts",
+      [](const json& value) {
+        return value.is_object() && value.contains("half") && value.at("half").is_number();
+      },
+      "an object with a number \"half\"");
 }
 
 // Summaries of an older program have some options under their old names.

@@ -95,10 +95,12 @@ const Quantizer& ShownRun::class_quantizer() const {
 }
 
 void ShownRun::pass(const std::string& what,
-                    const std::function<void(const Batch&, const Forward&)>& on_batch) const {
+                    const std::function<void(const Batch&, const Forward&)>& on_batch,
+                    bool contributions) const {
   Progress progress(what, part.size());
   EvaluateOptions options = run.evaluation();
   options.forward.trace = true;
+  options.forward.contributions = contributions;
   options.forward.quantizers = quantizers;
   options.on_batch = on_batch;
   options.on_progress = [&](int64_t done) { progress.update(done); };
@@ -124,6 +126,7 @@ Forward ShownRun::forward(const Batch& batch) const {
   const torch::NoGradGuard no_grad;
   ForwardOptions options;
   options.trace = true;
+  options.contributions = true;
   options.quantizers = quantizers;
   return run.model->forward(batch.images, options);
 }

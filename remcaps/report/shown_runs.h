@@ -57,10 +57,11 @@ struct ShownRun {
 
   /// One pass with traces and quantized couplings; `what` labels the progress bar.
   void pass(const std::string& what,
-            const std::function<void(const Batch&, const Forward&)>& on_batch) const;
+            const std::function<void(const Batch&, const Forward&)>& on_batch,
+            bool contributions = false) const;
   ParseTreeReport trees(const Quantizers& with, const std::string& what) const;
 
-  /// Forward pass of some images, with traces and quantized couplings.
+  /// Forward pass of some images, with traces, contributions and quantized couplings.
   Forward forward(const Batch& batch) const;
   Batch batch(const std::vector<int64_t>& places) const;
   /// An image of a batch as a picture.

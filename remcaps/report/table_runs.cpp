@@ -78,6 +78,18 @@ std::string median_keys(const std::vector<RunResult>& runs) {
   return keys.empty() ? "" : fmt::format("{:g}", median(keys));
 }
 
+// The mean over the runs that have measured them.
+std::string effective_parts(const std::vector<RunResult>& runs) {
+  double sum = 0, count = 0;
+  for (const RunResult& run : runs) {
+    const auto parts = run.summary.find("effective_parts");
+    if (parts == run.summary.end()) continue;
+    sum += parts->value("half", 0.0);
+    ++count;
+  }
+  return count > 0 ? fmt::format("{:.1f}", sum / count) : "";
+}
+
 }  // namespace
 
 std::string short_count(double value) {
@@ -88,9 +100,9 @@ std::string short_count(double value) {
 
 std::vector<std::vector<std::string>> run_rows(const PaperTable& table, const RunResults& results,
                                                const std::string& plus_minus) {
-  std::vector<std::vector<std::string>> rows = {{"runs of", "seeds", "epochs", "time", "on",
-                                                 "unquantized accuracy", "entropy over seeds",
-                                                 "keys", "parameters left (best seed)", "note"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"runs of", "seeds", "epochs", "time", "on", "unquantized accuracy", "entropy over seeds",
+       "keys", "effective parts", "parameters left (best seed)", "note"}};
   for (const std::string& recipe : table.recipes()) {
     const auto found = results.find(recipe);
     if (found == results.end()) continue;
@@ -109,6 +121,7 @@ std::vector<std::vector<std::string>> run_rows(const PaperTable& table, const Ru
            fmt::format("{}", fmt::join(epochs, ", ")), mean_time(runs),
            each_once(runs, [](const RunResult& run) { return run.summary.value("machine", ""); }),
            number(Metric::kAccuracy), number(Metric::kEntropy), median_keys(runs),
+           effective_parts(runs),
            short_count(best_run(runs).summary.value("parameters_nonzero", 0.0)), remarks(runs)});
     }
   }

@@ -49,6 +49,25 @@ std::vector<T> to_vector(const Tensor& tensor) {
   return {tensor.data_ptr<T>(), tensor.data_ptr<T>() + tensor.numel()};
 }
 
+TEST(TreeCollector, ReportsTheEffectivePartsOfEachClass) {
+  const Described network(2, {{"class", 3, 2, 1, false}});
+  TreeCollector collector(network, {Quantizer::uniform(11)});
+  RoutingTrace trace = traced(torch::full({3, 3, 2}, 0.5), torch::ones({3, 3}));
+  // Contributions to class 0 of the first two images: 4, 3, 3 and 9, 1, -5; of the third to class 1.
+  trace.contribution =
+      torch::tensor({4., 0., 3., 0., 3., 0., 9., 0., 1., 0., -5., 0., 0., 1., 0., 1., 0., 1.})
+          .view({3, 3, 2});
+  trace.bias_contribution = torch::zeros({3, 2});
+  const Tensor predicted = torch::tensor({0, 0, 1}, torch::kLong);
+  collector.add(forward_of({trace}, predicted, 2), predicted);
+  const ParseTreeReport report = collector.report();
+  ASSERT_TRUE(report.parts.has_value());
+  EXPECT_EQ(report.parts->capsules, 3);
+  EXPECT_THAT(report.parts->half_per_class, ElementsAre(1.5, 2));
+  EXPECT_NEAR(report.parts->half, 5.0 / 3, 1e-12);
+  EXPECT_NEAR(report.parts->spread_per_class[1], 3, 1e-9);
+}
+
 TEST(TreeCollectorGolden, DictionaryMatchesThePublishedOne) {
   const TensorFile golden = testing::GoldenCase::rules();
   const Tensor couplings = golden.load("dictionary/couplings");  // [400, 3, 5]

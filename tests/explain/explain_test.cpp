@@ -83,9 +83,43 @@ TEST_F(ExplainImage, SomeImagesOfASplitAreAmongThemselvesWhatTheyAreAmongAll) {
   EXPECT_THROW(run.source(test.select(torch::tensor({int64_t{7}})), "test"), Error);
 }
 
+TEST_F(ExplainImage, ContributionsAreShownAndAddUpToTheEvidence) {
+  const ExplanationFiles explanation = explain(runs_.on_grid());
+  const AnswerEvidence& evidence = explanation.evidence;
+  const double square = evidence.total() * evidence.total();
+  EXPECT_NEAR(square / (1 + square), explanation.quantized.activation, 1e-5);
+  EXPECT_EQ(evidence.layer, "class");
+  EXPECT_GE(evidence.half, 1);
+  EXPECT_LE(evidence.half, evidence.capsules);
+  const TensorFile saved(file("-saliency.safetensors"));
+  const auto sum = [&](const char* name) { return saved.load(name).sum().item<double>(); };
+  EXPECT_NEAR(sum("map"), evidence.supporting - evidence.opposing, 1e-4);
+  EXPECT_NEAR(sum("positive"), evidence.supporting, 1e-4);
+  EXPECT_NEAR(sum("negative"), evidence.opposing, 1e-4);
+  EXPECT_NEAR(sum("contributions"), sum("cells.0"), 1e-4);
+  EXPECT_EQ(saved.load("map").sizes(), (std::vector<int64_t>{18, 18}));
+  EXPECT_THAT(read_file(file("-tree.svg")), HasSubstr("share of the evidence"));
+}
+
+TEST_F(ExplainImage, StretchingIsAnotherMapOfTheSameCells) {
+  const std::string folder = runs_.on_grid();
+  const ExplainOptions placed = {.saliency = true, .tree_options = {.of = TreeOf::kCouplings}};
+  explain(folder, placed);
+  const torch::Tensor map = TensorFile(file("-saliency.safetensors")).load("map").clone();
+  const torch::Tensor cells = TensorFile(file("-saliency.safetensors")).load("cells.0").clone();
+  ExplainOptions stretched = placed;
+  stretched.placement = Placement::kStretched;
+  explain(folder, stretched);
+  const TensorFile saved(file("-saliency.safetensors"));
+  EXPECT_TRUE(saved.load("cells.0").equal(cells));
+  EXPECT_NEAR(saved.load("map")[0][0].item<double>(), cells[0][0].item<double>(), 1e-6)
+      << "the grid's corner lies on the image's";
+  EXPECT_FALSE(saved.load("map").allclose(map));
+}
+
 TEST_F(ExplainImage, TheRawMapIsThatOfTheFormula) {
   const std::string folder = runs_.on_grid();
-  explain(folder, {.saliency = true});
+  explain(folder, {.saliency = true, .tree_options = {.of = TreeOf::kCouplings}});
   const TensorFile saved(file("-saliency.safetensors"));
   EXPECT_EQ(saved.metadata().at("layer"), "class");
   const torch::Tensor map = saved.load("map"), cells = saved.load("cells.0");

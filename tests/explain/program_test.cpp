@@ -68,9 +68,16 @@ TEST_F(ExplainProgram, PrintsThePredictedClassAndTheQuantizedOneWhereItIsAnother
     EXPECT_EQ(explained[i]["class"], predicted[i]["class"]);
     EXPECT_NEAR(explained[i]["activation"], predicted[i]["activation"].get<double>(), 1e-6);
     const bool same = explained[i]["quantized"]["class"] == explained[i]["class"];
-    std::string line, files;
+    std::string line, evidence, files;
     std::getline(lines, line);
+    std::getline(lines, evidence);
     std::getline(lines, files);
+    EXPECT_THAT(evidence, HasSubstr("carry half of what is for it"));
+    const auto& parts = explained[i]["evidence"];
+    EXPECT_NEAR(parts["total"],
+                parts["supporting"].get<double>() - parts["opposing"].get<double>() +
+                    parts["bias"].get<double>(),
+                1e-9);
     EXPECT_EQ(line.find("; with quantized couplings ") == std::string::npos, same) << line;
     if (!same) ++different;
   }
@@ -100,6 +107,19 @@ TEST_F(ExplainProgram, InvertMakesTheNegativeOfAFile) {
     EXPECT_NE(activation({"light.png"}), activation({"dark.png"}));
     expect_one_line({command, run, "test:0", "--invert"}, 2, "--invert: for files");
   }
+}
+
+TEST_F(ExplainProgram, ThePapersViewIsAnOption) {
+  const std::string run = runs_.on_grid();
+  const fs::path tree = runs_.folder() / "out/test-0-tree.svg";
+  ASSERT_EQ(remcaps({"explain", run, "test:0", "--out", "out"}).exit_code, 0);
+  EXPECT_THAT(read_file(tree), HasSubstr("edge: share of the evidence"));
+  ASSERT_EQ(remcaps({"explain", run, "test:0", "--out", "out", "--view", "couplings", "--stretch"})
+                .exit_code,
+            0);
+  EXPECT_THAT(read_file(tree), HasSubstr("edge: coupling"));
+  expect_one_line({"explain", run, "test:0", "--view", "weights"}, 2, "--view");
+  expect_one_line({"explain", run, "test:0", "--tree", "--stretch"}, 2, "--stretch");
 }
 
 TEST_F(ExplainProgram, SaysWhatTheNetworkCannotShow) {

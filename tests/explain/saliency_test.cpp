@@ -81,6 +81,76 @@ TEST(Saliency, IsNeverNegativeEvenWhereAPriorMakesACouplingSo) {
   EXPECT_GE(result.map.min().item<float>(), 0);
 }
 
+// Three places in a row that see 5 pixels each, 2 apart, on a 9 x 9 image.
+CapsuleGrid row_of_three() {
+  CapsuleGrid grid = dense_grid(1, 1, 3);
+  grid.field = {.y = {.first = 4, .step = 1, .size = 9}, .x = {.first = 2, .step = 2, .size = 5}};
+  return grid;
+}
+
+TEST(Placement, SpreadsEachCapsuleOverThePixelsItSees) {
+  const Tensor map = place_on_image(floats({0, 3, 0}, {1, 3}), {row_of_three()}, {1, 9, 9},
+                                    Placement::kReceptiveFields)[0];
+  EXPECT_NEAR(map.sum().item<double>(), 3, 1e-6);
+  EXPECT_EQ(map.argmax().item<int64_t>(), 4 * 9 + 4) << "its centre";
+  for (int64_t x = 0; x < 9; ++x)
+    EXPECT_EQ(map.select(1, x).sum().item<double>() > 0, x >= 2 && x <= 6) << x;
+  EXPECT_GT(map[4][3].item<double>(), map[4][2].item<double>());
+}
+
+TEST(Placement, KeepsTheSumWhereFieldsReachOverTheBorder) {
+  CapsuleGrid padded = dense_grid(2, 1, 2);
+  padded.field = {.y = {.first = 0, .step = 1, .size = 3},
+                  .x = {.first = -7, .step = 20, .size = 5}};
+  const Tensor map = place_on_image(floats({1, 2, 3, 4}, {1, 4}), {padded}, {1, 4, 4},
+                                    Placement::kReceptiveFields)[0];
+  EXPECT_NEAR(map.sum().item<double>(), 10, 1e-5);
+  EXPECT_NEAR(map.select(1, 0).sum().item<double>(), 4, 1e-5) << "it sees padding only";
+  EXPECT_NEAR(map.select(1, 3).sum().item<double>(), 6, 1e-5) << "it sees padding only";
+}
+
+// Two hidden capsules between three children and one class; contributions as a network gives them.
+std::vector<RoutingTrace> with_contributions() {
+  std::vector<RoutingTrace> routings = {
+      connected("hidden", torch::full({1, 3, 2}, 0.5), torch::ones({1, 3}), {row_of_three()}),
+      connected("class", torch::full({1, 2, 1}, 0.5), torch::ones({1, 2}))};
+  routings[0].contribution = floats({3, 0, -1, 1, 2, 0}, {1, 3, 2});
+  routings[0].bias_contribution = floats({1, 1}, {1, 2});  // evidence 5 and 2
+  routings[1].contribution = floats({10, -4}, {1, 2, 1});
+  routings[1].bias_contribution = floats({0.5}, {1, 1});
+  return routings;
+}
+
+TEST(Evidence, SharesMultiplyAlongThePathsAndAddUp) {
+  const Tensor classes = torch::zeros({1}, torch::kLong);
+  const Evidence below = evidence_for(with_contributions(), 0, classes);
+  // Worth of a unit of evidence: 10 / 5 for the first hidden capsule, -4 / 2 for the second.
+  EXPECT_TRUE(below.children.to(torch::kFloat).allclose(floats({6, -4, 4}, {1, 3})));
+  EXPECT_NEAR(below.bias.item<double>(), 0.5 + 2 * 1 - 2 * 1, 1e-9);
+  EXPECT_NEAR(below.total().item<double>(), 6.5, 1e-9);
+  EXPECT_NEAR(evidence_for(with_contributions(), 1, classes).total().item<double>(), 6.5, 1e-9);
+  EXPECT_THROW(evidence_for(small_tree().routings, 0, classes), Error) << "no contributions";
+}
+
+TEST(Evidence, AMapHasWhatIsForTheClassAndWhatIsAgainstIt) {
+  const EvidenceMap map =
+      evidence_map(with_contributions(), 0, torch::zeros({1}, torch::kLong), {1, 9, 9});
+  EXPECT_NEAR(map.positive.sum().item<double>(), 10, 1e-6);
+  EXPECT_NEAR(map.negative.sum().item<double>(), 4, 1e-6);
+  EXPECT_NEAR(map.net().sum().item<double>(), 6, 1e-6);
+  EXPECT_EQ(map.layer, "hidden");
+}
+
+TEST(EffectiveParts, CountTheFewestCapsulesThatCarryHalf) {
+  const Tensor contributions = floats({1, 4, -9, 3, 2, 0, 5, 5, 0, 0, -1, -1, 0, 0, 0}, {3, 5});
+  const EffectiveParts parts = effective_parts(contributions);
+  EXPECT_TRUE(parts.half.equal(torch::tensor({2, 1, 0}, torch::kLong))) << "4 + 3 of 10; 5 of 10";
+  EXPECT_NEAR(parts.spread[1].item<double>(), 2, 1e-9);
+  EXPECT_EQ(parts.spread[2].item<double>(), 0);
+  EXPECT_TRUE(carries_half(contributions[0])
+                  .equal(torch::tensor({0, 1, 0, 1, 0}, torch::kByte).to(torch::kBool)));
+}
+
 TEST(Saliency, LooksAtTheLastLayerThatHasAPlace) {
   const Tensor half = torch::full({1, 4, 2}, 0.5), ones = torch::ones({1, 4});
   const std::vector<RoutingTrace> routings = {

@@ -93,6 +93,28 @@ TEST(ParseTree, EveryEdgeEndsInANodeOfTheTree) {
   }
 }
 
+TEST(ParseTree, OfContributionsHasThoseThatCarryHalfOfTheEvidence) {
+  CapsuleLayers layers = capsule_layers(small_tree(), 0);
+  EXPECT_THROW(parse_tree(layers, {1}, {.of = TreeOf::kContributions}), Error);
+  Forward forward = small_tree();
+  forward.routings[0].contribution = floats({3, 0, 1, 1, 2, -1}, {1, 2, 3});
+  forward.routings[0].bias_contribution = floats({0, 0, 0.5}, {1, 3});
+  forward.routings[1].contribution = floats({1, 1, 1, 5, 1, 3}, {1, 3, 2});
+  forward.routings[1].bias_contribution = floats({0, 1}, {1, 2});
+  layers = capsule_layers(forward, 0);
+  const ParseTree tree = parse_tree(layers, {1}, {.of = TreeOf::kContributions});
+  ASSERT_EQ(tree.edges.size(), 2u) << "5 of 9 into the class, 2 of 2 into that hidden capsule";
+  EXPECT_EQ(tree.edges[0].from, 1);
+  EXPECT_DOUBLE_EQ(tree.edges[0].share, 0.5);
+  EXPECT_DOUBLE_EQ(tree.strength(tree.edges[0]), 0.5);
+  EXPECT_NEAR(tree.edges[0].coupling, 0.3, 1e-6);
+  EXPECT_EQ(tree.edges[1].layer, 0);
+  EXPECT_EQ(tree.edges[1].from, 1);
+  EXPECT_EQ(tree.layers[1][1].in_degree, 1);
+  const ParseTree loose = parse_tree(layers, {1}, {.of = TreeOf::kContributions, .threshold = 0.2});
+  EXPECT_EQ(loose.edges.size(), 4u) << "0.5 and 0.3 of the class, all that is positive below";
+}
+
 TEST(ParseTree, BeginsWhereTheFullyConnectedLayersDo) {
   Forward forward = small_tree();
   RoutingTrace conv = connected("conv", torch::ones({1, 2, 2, 1}), torch::ones({1, 3}));

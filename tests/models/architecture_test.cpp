@@ -101,6 +101,19 @@ TEST(DrCapsNet, GridAndCouplingsFollowTypeRowColumn) {
   EXPECT_EQ(costs[2].multiply_adds, 1152 * 10 * 16 * (8 + 5));
 }
 
+TEST(DrCapsNet, ACapsuleOfTheSixBySixGridSeesSeventeenPixels) {
+  const auto model = make("dr-capsnet", images(1, 28, 28), "{conv_channels: 4, primary_types: 1}");
+  ForwardOptions options;
+  options.trace = true;
+  const CapsuleGrid grid = model->forward(random_images(*model, 1), options).routings[0].grids[0];
+  ASSERT_EQ(grid.height, 6);
+  for (const ReceptiveField::Axis& axis : {grid.field->y, grid.field->x}) {
+    EXPECT_EQ(axis.size, 17);
+    EXPECT_EQ(axis.first, 8);
+    EXPECT_EQ(axis.step, 2);
+  }
+}
+
 TEST(DrCapsNet, OneRoutingIterationCouplesUniformly) {
   const auto model = make("dr-capsnet", images(1, 28, 28),
                           "{conv_channels: 8, primary_types: 2, routing: {iterations: 1}}");

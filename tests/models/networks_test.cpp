@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/ops/quantize.h"
 #include "remcaps/torch/compat.h"
@@ -55,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
               "{variant: original, conv_channels: 8, types: 3, class_dim: 6, decoder: fc, "
               "decoder_hidden: [8]}"},
         Small{"eff-capsnet", images(1, 28, 28), "{decoder: fc, decoder_hidden: [8, 16]}"},
-        Small{"eff-capsnet", images(2, 48, 48, 5), "{}"},
+        Small{"eff-capsnet", images(2, 48, 48, 5), "{routing: {prior: exact}}"},
         Small{"eff-capsnet", images(3, 24, 30, 2), "{}"},
         Small{"eff-conv-capsnet", images(3, 48, 44, 3),
               "{conv_channels: [8, 8, 8, 16], primary_dim: 4, conv_caps_types: 3, conv_caps_dim: "
@@ -125,6 +126,108 @@ TEST_P(EveryNetwork, ReturnsPosesActivationsAndATraceOfEachRoutingLayer) {
     }
   }
   EXPECT_TRUE(model->forward(batch).routings.empty());
+}
+
+// ||v||, of a pre-activation of length `evidence`.
+Tensor squashed(const Tensor& evidence, const std::string& network) {
+  if (network == "eff-capsnet") return 1 - (-evidence).exp();
+  const double epsilon = network == "deepcaps" ? 1e-8 : 1e-6;
+  const Tensor square = evidence.square();
+  return square / (1 + square) * evidence / (square + epsilon).sqrt();
+}
+
+TEST_P(EveryNetwork, ContributionsOfChildrenAndBiasAddUpToTheEvidence) {
+  const std::string name = GetParam().network;
+  const auto model = network();
+  model->eval();
+  const torch::NoGradGuard no_grad;
+  for (auto& item : model->named_parameters()) {
+    // Poses of a fresh network are short, and its priors are 0.
+    if (item.key() == "class.weight" || item.key() == "conv_caps.weight") item.value().mul_(5);
+    if (item.key() == "class.prior") item.value().normal_(0, 0.1);
+  }
+  const Tensor batch = random_images(*model, 2);
+  for (const int64_t levels : {0, 11}) {
+    ForwardOptions options;
+    options.trace = true;
+    options.contributions = true;
+    if (levels > 0)
+      options.quantizers.assign(model->routing_layers().size(), Quantizer::uniform(levels));
+    const Forward forward = model->forward(batch, options);
+    const auto& routings = forward.routings;
+    const size_t first = first_chained_layer(routings);
+    EXPECT_EQ(first, name == "deepcaps" ? 1u : 0u);
+    Tensor of_classes;  // [B, J]
+    for (size_t l = 0; l < routings.size(); ++l) {
+      const RoutingTrace& trace = routings[l];
+      ASSERT_EQ(trace.contribution.sizes(), trace.coupling.sizes());
+      Tensor evidence = trace.contribution.to(torch::kDouble).sum(-2) +
+                        trace.bias_contribution.to(torch::kDouble);
+      if (evidence.dim() == 3) evidence = evidence.transpose(1, 2).flatten(1);  // [B, J * P]
+      if (l + 1 == routings.size()) of_classes = evidence;
+      if (l < first) continue;
+      // What the network itself made of the pre-activations.
+      const Tensor lengths =
+          l + 1 == routings.size() ? forward.activations : routings[l + 1].child_activations;
+      EXPECT_LT((squashed(evidence, name) - lengths).abs().max().item<double>(), 1e-5)
+          << trace.layer << ", K = " << levels;
+      EXPECT_GT(lengths.max().item<double>(), 1e-3);
+    }
+    for (int64_t j = 0; j < of_classes.size(1); ++j)
+      for (size_t l = first; l < routings.size(); ++l) {
+        const Evidence evidence = evidence_for(routings, l, torch::full({2}, j, torch::kLong));
+        EXPECT_EQ(evidence.children.sizes(), routings[l].child_activations.sizes());
+        EXPECT_LT((evidence.total() - of_classes.select(1, j)).abs().max().item<double>(),
+                  1e-5 * (1 + of_classes.max().item<double>()))
+            << routings[l].layer << ", class " << j << ", K = " << levels;
+      }
+    options.contributions = false;
+    EXPECT_FALSE(model->forward(batch, options).routings[0].contribution.defined());
+  }
+}
+
+// What a place of a map sees, by experiment: the pixels whose change changes its capsules.
+TEST_P(EveryNetwork, ReceptiveFieldsHoldThePixelsThatCapsulesSee) {
+  if (std::string(GetParam().options).find("instance") != std::string::npos ||
+      GetParam().context.input.channels == 2)
+    GTEST_SKIP() << "an instance norm sees the whole image";
+  // A frozen backbone has no gradient to follow.
+  const bool frozen = std::string(GetParam().network) == "resnet18-capsnet";
+  const auto model = network(frozen ? "{freeze: false}" : "");
+  model->eval();
+  ForwardOptions options;
+  options.trace = true;
+  Tensor image = random_images(*model, 1).requires_grad_();
+  const Forward forward = model->forward(image, options);
+  for (const RoutingTrace& trace : forward.routings)
+    for (const CapsuleGrid& grid : trace.grids) {
+      ASSERT_TRUE(grid.field.has_value()) << trace.layer;
+      const std::vector<std::pair<int64_t, int64_t>> places = {
+          {0, 0}, {grid.height / 2, grid.width / 2}, {grid.height - 1, grid.width - 1}};
+      for (const auto& [y, x] : places) {
+        const int64_t capsule = grid.offset + y * grid.stride_y + x * grid.stride_x;
+        Tensor seen;
+        for (int64_t type = 0; type < grid.types; ++type) {
+          const Tensor pose = trace.children.select(1, capsule + type * grid.stride_type);
+          const Tensor gradient = torch::autograd::grad({pose.abs().sum()}, {image}, {}, true)[0];
+          const Tensor pixels = gradient.abs().sum(0).sum(0).gt(0);  // [H, W]
+          seen = seen.defined() ? seen.logical_or(pixels) : pixels;
+        }
+        const auto expect = [&, y = y, x = x](const ReceptiveField::Axis& axis, int64_t place,
+                                              const Tensor& along) {
+          const double centre = axis.first + static_cast<double>(place * axis.step);
+          const double reach = static_cast<double>(axis.size - 1) / 2;
+          const Tensor at = along.nonzero().flatten();
+          ASSERT_GT(at.size(0), 0);
+          const double low = std::max(0.0, centre - reach);
+          const double high = std::min(static_cast<double>(along.size(0) - 1), centre + reach);
+          EXPECT_EQ(at.min().item<double>(), low) << trace.layer << " " << y << "," << x;
+          EXPECT_EQ(at.max().item<double>(), high) << trace.layer << " " << y << "," << x;
+        };
+        expect(grid.field->y, y, seen.any(1));
+        expect(grid.field->x, x, seen.any(0));
+      }
+    }
 }
 
 TEST_P(EveryNetwork, GridsNameEachChildOnce) {

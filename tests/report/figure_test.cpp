@@ -127,6 +127,11 @@ TEST_F(Figures, EveryFigureOfARunOnAGridIsWritten) {
         "perturbations", "couplings", "couplings-epochs", "dictionary", "parse-tree",
         "parse-trees-dataset", "parse-trees-classes", "parse-trees-samples"})
     write(name, of({run}));
+  FigureOptions contributions = of({run});
+  contributions.tree.of = TreeOf::kContributions;
+  for (const char* name : {"saliency", "parse-tree", "parse-trees-samples"})
+    write(name, contributions);
+  EXPECT_THROW(write_figure("parse-trees-dataset", contributions, runs_.folder().path()), Error);
 }
 
 TEST_F(Figures, RunsStandSideBySide) {
@@ -236,6 +241,16 @@ TEST_F(Figures, ObjectShareIsMeasuredAgainstTheMasks) {
   save_safetensors(masks_file(runs_.data()), {{"test", torch::ones({9, 18, 18}, torch::kByte)}});
   const std::string csv = write("object-share", options);
   EXPECT_THAT(csv, ::testing::ContainsRegex("all,9,(1|0\\.99999[0-9]*|1\\.0000[0-9]*),"));
+}
+
+TEST_F(Figures, FaithfulnessMeasuresEveryOrderOfPixels) {
+  save_safetensors(masks_file(runs_.data()), {{"test", torch::ones({9, 18, 18}, torch::kByte)}});
+  const std::string csv = write("faithfulness", of({runs_.on_grid()}));
+  for (const char* order : {"contributions", "couplings x activations", "stretched", "Grad-CAM",
+                            "random", "every capsule the same"})
+    EXPECT_THAT(csv, HasSubstr(order));
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 5 * 11 + 1);
+  EXPECT_THROW(write_figure("faithfulness", of({runs_.layered()}), runs_.folder().path()), Error);
 }
 
 TEST_F(Figures, PastedImagesAreADataSetOfTheirOwn) {

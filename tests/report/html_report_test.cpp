@@ -137,7 +137,7 @@ Forward small_forward() {
 json explorer_within(size_t budget, PageBlobs& blobs) {
   ExplorerData data({Quantizer::uniform(11)}, 2);
   const Tensor rows = torch::arange(2);
-  data.add_quantized(small_forward(), rows, {8, 8}, "net");
+  data.add_quantized(small_forward(), rows, {8, 8}, "net", {1, 8, 8});
   data.add_plain(small_forward(), rows);
   return data.to_json(blobs, budget);
 }
@@ -159,6 +159,32 @@ TEST(ExplorerData, KeepsAllCouplingsWhereTheyFit) {
   }
 }
 
+TEST(ExplorerData, KeepsWhatEachCapsuleContributes) {
+  Forward forward = small_forward();
+  RoutingTrace& trace = forward.routings[0];
+  // To the predicted classes, 1 and 0: 2, -1, 0.5, 0 and 0, 0, 0, -4.
+  trace.contribution =
+      torch::tensor({9., 2., 9., -1., 9., 0.5, 9., 0., 0., 9., 0., 9., 0., 9., -4., 9.})
+          .view({2, 4, 2});
+  trace.bias_contribution = torch::full({2, 2}, 0.25);
+  ExplorerData data({Quantizer::uniform(11)}, 2);
+  data.add_quantized(forward, torch::arange(2), {8, 8}, "net", {1, 8, 8});
+  data.add_plain(forward, torch::arange(2));
+  PageBlobs blobs;
+  const json parts = data.to_json(blobs, 1'000'000)["contributions"];
+  EXPECT_EQ(parts["layer"], 0);
+  EXPECT_EQ(parts["scale"], json({2.0, 4.0}));
+  EXPECT_EQ(parts["evidence"], json({1.75, -3.75}));
+  EXPECT_EQ(parts["bias"], json({0.25, 0.25}));
+  const std::string codes = unpack_bytes(blobs.texts()[parts["values"]["blob"].get<size_t>()], 8);
+  const std::vector<double> expected = {2, -1, 0.5, 0, 0, 0, 0, -4};
+  for (size_t k = 0; k < 8; ++k)
+    EXPECT_NEAR((static_cast<uint8_t>(codes[k]) - 128) / 127.0 * (k < 4 ? 2 : 4), expected[k],
+                0.02);
+  PageBlobs none;
+  EXPECT_TRUE(data.to_json(none, 10)["contributions"].is_null());
+}
+
 // Random couplings, which do not compress: two images, 400 children on four maps, two classes.
 json random_explorer_within(size_t budget, PageBlobs& blobs) {
   Forward forward = small_forward();
@@ -167,7 +193,7 @@ json random_explorer_within(size_t budget, PageBlobs& blobs) {
   forward.routings[0].child_activations = torch::full({2, 400}, 0.5);
   forward.routings[0].grids = {{0, 4, 10, 10, 100, 10, 1}};
   ExplorerData data({Quantizer::uniform(11)}, 2);
-  data.add_quantized(forward, torch::arange(2), {8, 8}, "net");
+  data.add_quantized(forward, torch::arange(2), {8, 8}, "net", {1, 8, 8});
   data.add_plain(forward, torch::arange(2));
   return data.to_json(blobs, budget);
 }

@@ -304,6 +304,7 @@ TEST_F(TableTest, SaysWhatRanHowLongAndWhyItStopped) {
                           {"machine", "NVIDIA H200"},
                           {"changed", {{"precision", "bf16"}, {"train.minutes", "5"}}},
                           {"data_note", "half of the images"},
+                          {"effective_parts", {{"half", 2.5 * static_cast<double>(seed)}}},
                           {"accuracy", 0.99}};
     write_atomically(folder / fmt::format("seed-{}.json", seed), summary.dump());
   };
@@ -312,7 +313,7 @@ TEST_F(TableTest, SaysWhatRanHowLongAndWhyItStopped) {
   EXPECT_THAT(
       render_table(paper_table("mnist"), results(), "markdown"),
       HasSubstr("| mnist/dr-capsnet | 1, 3 | 300, 57 | 6:00 | NVIDIA H200 | 99.00 ± 0.00 |"
-                "  |  | 0 | stopped by time limit at epoch 57 (seed 3); precision=bf16; half "
+                "  |  | 5.0 | 0 | stopped by time limit at epoch 57 (seed 3); precision=bf16; half "
                 "of the images |"));
 }
 

@@ -46,6 +46,32 @@ export const shareInk = (share: number): string => (share > 0.3 !== isDark() ? "
 
 export const saliencyColour = interpolateMagma;
 
+const FOR = [
+  [22, 20, 28],
+  [216, 92, 30],
+  [255, 222, 128],
+];
+const AGAINST = [
+  [22, 20, 28],
+  [36, 96, 190],
+  [150, 214, 255],
+];
+
+/** Signed values, -1 to 1: 0 is dark, orange to yellow is for, blue against. As remcaps/explain/picture.h. */
+export function balanceRgb(value: number): number[] {
+  const strength = Math.min(1, Math.abs(value));
+  const stops = value >= 0 ? FOR : AGAINST;
+  const at = strength < 0.5 ? 0 : 1;
+  const part = 2 * strength - at;
+  return stops[at].map((low, c) => low * (1 - part) + stops[at + 1][c] * part);
+}
+
+/** The same for 0..1, against at 0 and for at 1. */
+export const balanceColour = (value: number): string =>
+  `rgb(${balanceRgb(2 * value - 1)
+    .map(Math.round)
+    .join(",")})`;
+
 /** A colour bar for 0..1, as CSS. */
 export function gradient(colour: (value: number) => string): string {
   const stops = Array.from({ length: 17 }, (_, k) => colour(k / 16));

@@ -103,11 +103,21 @@ export interface LayerData {
   activations: Uint8Array; // [S, I]
 }
 
+/** What the capsules of a layer contribute to the predicted class of each image. */
+export interface Contributions {
+  info: Layer;
+  codes: Uint8Array; // [S, I]
+  scale: number[];
+  evidence: number[];
+  bias: number[];
+}
+
 /** A run's couplings and activations, unpacked. */
 export interface RunData {
   info: Run;
   activations: Uint16Array; // [S, J]
   predicted: number[];
+  contributions: Contributions | null;
   layers: LayerData[];
   saliency: { maps: Uint8Array; max: number[]; height: number; width: number } | null;
 }
@@ -142,10 +152,18 @@ export const loadRun = once(async (info: Run): Promise<RunData> => {
     })),
   );
   const maps = explorer.saliency;
+  const parts = explorer.contributions;
   return {
     info,
     activations: await uint16Blob(explorer.activations),
     predicted: explorer.predicted,
+    contributions: parts && {
+      info: info.layers[parts.layer],
+      codes: await uint8Blob(parts.values),
+      scale: parts.scale,
+      evidence: parts.evidence,
+      bias: parts.bias,
+    },
     layers,
     saliency: maps && {
       maps: await uint8Blob(maps),

@@ -143,7 +143,7 @@ export class DrawPanel {
     );
     const { height, width } = this.loaded.network.info;
     const input = inputOf(picture, height, width);
-    const map = saliencyOf(tree, height, width);
+    const map = saliencyOf(tree, height, width, [height, width]);
     const label = `What ${this.loaded.info.name} is shown${map ? ", with its saliency" : ""}`;
     this.view.replaceChildren(
       map ? saliencyCanvas(input, 0, map, OVERLAY, label) : imageCanvas(input, 0, label),

@@ -8,7 +8,7 @@ import { imageName } from "./images";
 import { panel } from "./panel";
 import { Picker } from "./picker";
 import type { Report } from "./schema";
-import type { Outcome, Scope, State, Store } from "./state";
+import type { Outcome, Scope, State, Store, View } from "./state";
 
 const MOST_LEVELS = 32; // the slider's last step, one further, is "off"
 
@@ -124,6 +124,15 @@ function runControls(
   return {
     tree: [
       select(
+        "View",
+        [
+          ["contributions", "contributions"],
+          ["couplings", "the paper's: couplings"],
+        ],
+        state.view,
+        (value) => store.set({ view: value as View }),
+      ),
+      select(
         "Show",
         [
           ["image", "this image"],
@@ -188,14 +197,14 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
     fillPicker();
     drawPanels();
   });
-  store.on(["runA", "runB", "scope", "target", "outcome", "onlyClass"], (state) => {
+  store.on(["runA", "runB", "view", "scope", "target", "outcome", "onlyClass"], (state) => {
     const { tree, filters } = runControls(state, report, store);
     keepFocus(treeSelects, tree);
     keepFocus(filterSelects, filters);
   });
   store.on(["onlyClass", "outcome"], fillPicker);
   store.on(["sample"], () => picker.mark());
-  store.on(["sample", "scope", "target", "levels", "threshold", "opacity"], drawPanels);
+  store.on(["sample", "view", "scope", "target", "levels", "threshold", "opacity"], drawPanels);
   onThemeChange(drawPanels);
 
   return h(
@@ -205,7 +214,7 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
     h(
       "p",
       { class: "lead" },
-      "Pick an image (arrow keys walk through them) and see what the network looked at and which parts it assembled. Fewer levels or a higher threshold leave fewer connections.",
+      "Pick an image (arrow keys walk through them) and see what each capsule contributes to the answer. The paper's view has couplings instead: fewer levels or a higher threshold leave fewer connections.",
     ),
     h(
       "div",

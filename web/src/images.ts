@@ -1,7 +1,7 @@
 // Images and saliency maps on canvases.
 
 import { extent } from "d3";
-import { MAGMA } from "./colour";
+import { MAGMA, balanceRgb } from "./colour";
 import type { Images } from "./data";
 import { h } from "./dom";
 import type { Dataset } from "./schema";
@@ -29,6 +29,38 @@ const FLAT = 0.02;
 
 export const rangeOf = (map: SaliencyMap): [number, number] =>
   extent(map.values) as [number, number];
+
+/**
+ * The image in grey under a map of signed values: orange to yellow for the answer, blue against it.
+ * With opacity 1 the map alone.
+ */
+export function balanceCanvas(
+  images: Images,
+  place: number,
+  map: SaliencyMap,
+  opacity: number,
+  label: string,
+): HTMLCanvasElement {
+  const pixels = images.rgba(place);
+  const { data } = pixels;
+  const largest = map.values.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-12);
+  for (let p = 0; p < map.values.length; p++) {
+    const grey = 0.299 * data[4 * p] + 0.587 * data[4 * p + 1] + 0.114 * data[4 * p + 2];
+    const value = map.values[p] / largest;
+    const alpha = opacity === 1 ? 1 : opacity * Math.abs(value);
+    const colour = balanceRgb(value);
+    for (let c = 0; c < 3; c++) data[4 * p + c] = (1 - alpha) * grey + alpha * colour[c];
+  }
+  const canvas = h("canvas", {
+    width: map.width,
+    height: map.height,
+    role: "img",
+    "aria-label": label,
+    class: "pixels",
+  });
+  canvas.getContext("2d")!.putImageData(pixels, 0, 0);
+  return canvas;
+}
 
 /** The image in grey under the map in colour; with opacity 1 the map alone. */
 export function saliencyCanvas(

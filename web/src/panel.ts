@@ -1,16 +1,16 @@
 // One run's view of the chosen image (or of a mean over images): prediction, saliency, parse tree.
 
 import * as Plot from "@observablehq/plot";
-import { runColour, saliencyColour, strengthColour } from "./colour";
+import { balanceColour, runColour, saliencyColour, strengthColour } from "./colour";
 import type { DatasetData, Images, RunData } from "./data";
 import { h, percent, plural } from "./dom";
-import { imageCanvas, imageName, rangeOf, saliencyCanvas } from "./images";
+import { balanceCanvas, imageCanvas, imageName, rangeOf, saliencyCanvas } from "./images";
 import { legend, runLabel } from "./legend";
 import { levelsFor } from "./quantize";
 import type { State, Store } from "./state";
-import type { SaliencyMap, Tree } from "./tree";
-import { classTrees, enlarge, hasPlace, saliencyOf, treeOf } from "./tree";
-import { treePicture } from "./treeview";
+import type { Parts, SaliencyMap, Tree } from "./tree";
+import { classTrees, enlarge, hasPlace, partsOf, placeOnImage, saliencyOf, treeOf } from "./tree";
+import { partsPicture, treePicture } from "./treeview";
 
 const SIBLINGS = 14;
 
@@ -31,7 +31,7 @@ function samplesOf(run: RunData, state: State, target: number): number[] {
 }
 
 function mapOf(run: RunData, tree: Tree, samples: number[], images: Images): SaliencyMap | null {
-  const own = saliencyOf(tree, images.height, images.width);
+  const own = saliencyOf(tree, images.height, images.width, run.info.input);
   if (own || !run.saliency) return own;
   const { maps, max, height, width } = run.saliency;
   const sum = new Float32Array(height * width);
@@ -48,11 +48,19 @@ function figure(canvas: HTMLCanvasElement, caption: string): HTMLElement {
   return h("figure", { class: "view" }, canvas, h("figcaption", {}, caption));
 }
 
+/** The map of contributions, if their capsules have a place. */
+function partsMapOf(run: RunData, parts: Parts, images: Images): SaliencyMap | null {
+  const { info } = run.contributions!;
+  if (!hasPlace(info)) return null;
+  return placeOnImage(parts.values, info.grids, images.height, images.width, run.info.input);
+}
+
 function views(
   run: RunData,
   dataset: DatasetData,
   state: State,
   tree: Tree,
+  parts: Parts | null,
   samples: number[],
 ): HTMLElement {
   const single = samples.length === 1;
@@ -60,7 +68,7 @@ function views(
   const place = single ? samples[0] : 0;
   const row = h("div", { class: "views" });
   row.append(figure(imageCanvas(images, place, "The image"), single ? "image" : "mean image"));
-  const map = mapOf(run, tree, samples, images);
+  const map = parts ? partsMapOf(run, parts, images) : mapOf(run, tree, samples, images);
   if (!map) {
     row.append(
       h(
@@ -68,6 +76,14 @@ function views(
         { class: "empty" },
         "The capsules of this network have no place in the image, so there is no saliency map. Its parse tree stands below.",
       ),
+    );
+    return row;
+  }
+  if (parts) {
+    const of = `Contributions in ${run.info.name}`;
+    row.append(
+      figure(balanceCanvas(images, place, map, state.opacity, of), "contributions over it"),
+      figure(balanceCanvas(images, place, map, 1, `${of}, the map alone`), "for it and against it"),
     );
     return row;
   }
@@ -224,6 +240,11 @@ export function panel(
   const samples = samplesOf(run, state, target);
   const tree = treeOf(run, samples, target, state.levels);
   const { classes } = dataset.info;
+  // Contributions are stored for the predicted class.
+  const answers = samples.filter((sample) => run.predicted[sample] === target);
+  const stored = run.contributions !== null && (answers.length > 0 || samples.length === 0);
+  const parts =
+    state.view === "contributions" && stored ? partsOf(run.contributions!, answers) : null;
   const placed = run.saliency !== null || tree.levels.some((level) => hasPlace(level.layer.info));
   const scope =
     state.scope === "image"
@@ -254,11 +275,22 @@ export function panel(
     h(
       "div",
       { class: "see" },
-      views(run, dataset, state, tree, samples),
+      views(run, dataset, state, tree, parts, parts ? answers : samples),
       prediction(run, dataset, state, tree, place),
     ),
-    h("h4", {}, "Parse tree"),
+    h("h4", {}, parts ? "What the answer is made of" : "Parse tree"),
   );
+  if (parts) {
+    box.append(
+      partsPicture(parts, run.contributions!.info, classes[target]),
+      h("p", { class: "legends" }, legend("contribution", balanceColour, ["against", "for"])),
+    );
+    return box;
+  }
+  if (state.view === "contributions") {
+    const why = run.contributions ? "only of the predicted class" : "too large to be kept";
+    box.append(h("p", { class: "note" }, `Contributions are ${why} in this report: couplings.`));
+  }
   if (notStored) box.append(notStored);
   box.append(
     treePicture(tree, state.threshold, classes),

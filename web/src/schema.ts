@@ -58,6 +58,13 @@ export interface Run {
   varying_per_class: number[]; // couplings in which a class's trees differ
   key_couplings: number; // of how many
   samples_per_class: number[]; // by predicted class
+  /** How many capsules an answer is made of, means over images; null for a class without images. */
+  effective_parts: {
+    half: number; // the fewest that carry half of the positive contributions
+    spread: number; // exp of the entropy of their shares
+    half_per_class: (number | null)[];
+    capsules: number;
+  };
   parameters: number;
   parameters_nonzero: number;
   sparsity: number; // 0..1, published definition
@@ -72,6 +79,8 @@ export interface Run {
   dictionary: Tree[][];
   /** Unquantized couplings to the predicted class over all images: counts[class][bin], equal bins of [0, 1]. */
   histogram: number[][];
+  /** Height and width of the images that the network sees. */
+  input: [number, number];
   layers: Layer[];
   explorer: Explorer;
 }
@@ -117,6 +126,15 @@ export interface Grid {
   stride_type: number;
   stride_y: number;
   stride_x: number;
+  /** What the capsules of a place see; null if that is not known. */
+  field: { y: FieldAxis; x: FieldAxis } | null;
+}
+
+/** Place n of a map sees `size` pixels of the network's input around the centre first + n * step. */
+export interface FieldAxis {
+  first: number;
+  step: number;
+  size: number;
 }
 
 export interface Explorer {
@@ -124,6 +142,8 @@ export interface Explorer {
   activations: Blob;
   /** Predicted class with quantized couplings, of each image. */
   predicted: number[];
+  /** Null if they would be too large. */
+  contributions: ExplorerContributions | null;
   /** One per routing layer. */
   layers: ExplorerLayer[];
   /**
@@ -132,6 +152,16 @@ export interface Explorer {
    */
   saliency: Blob | null;
   saliency_max: number[];
+}
+
+/** What each capsule of a layer contributes to the evidence for the predicted class. */
+export interface ExplorerContributions {
+  layer: number; // place in Run.layers: the capsules are its children
+  /** A code c of image s stands for (c - 128) / 127 * scale[s], [S, I]. */
+  values: Blob;
+  scale: number[];
+  evidence: number[]; // the contributions of capsules and biases together
+  bias: number[];
 }
 
 export interface ExplorerLayer {

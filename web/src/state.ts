@@ -4,6 +4,8 @@ import type { Levels } from "./quantize";
 import type { Threshold } from "./tree";
 
 export type Scope = "image" | "class" | "all";
+/** What the explorer shows of an answer: contributions, or couplings times activations as the paper. */
+export type View = "contributions" | "couplings";
 export type Outcome = "any" | "right" | "wrong" | "differ";
 
 export interface State {
@@ -13,6 +15,7 @@ export interface State {
   dictionaryClass: number;
   /** Explorer. */
   sample: number;
+  view: View;
   scope: Scope;
   target: number | "predicted";
   levels: Levels;

@@ -44,6 +44,12 @@ const COLUMNS: Column[] = [
     ours: (run) => commas(run.median_keys),
   },
   {
+    head: "Parts",
+    hint: "Effective parts: the fewest capsules that carry half of what is for the answer, mean over images",
+    ours: (run) =>
+      `${run.effective_parts.half.toFixed(1)} of ${commas(run.effective_parts.capsules)}`,
+  },
+  {
     head: "Sparsity",
     hint: "Share of zeros among the parameters of the prunable layers",
     ours: (run) => percent(run.sparsity),
@@ -231,6 +237,13 @@ export function summarySection(report: Report): HTMLElement {
         "different trees",
         (run) => run.keys_per_class,
         true,
+      ),
+      perClass(
+        report,
+        "Effective parts of each class",
+        "capsules",
+        (run) => run.effective_parts.half_per_class.map((parts) => parts ?? 0),
+        false,
       ),
     ),
   );

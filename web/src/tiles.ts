@@ -23,6 +23,7 @@ export function tileGrids(children: number, grids: Grid[]): Grid[] {
       stride_type: height * width,
       stride_y: width,
       stride_x: 1,
+      field: null,
     },
   ];
 }

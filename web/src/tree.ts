@@ -1,7 +1,7 @@
 // Parse trees and saliency maps of one image or of many, from the couplings in the page.
 
-import type { LayerData, RunData } from "./data";
-import type { Grid, Layer } from "./schema";
+import type { Contributions, LayerData, RunData } from "./data";
+import type { FieldAxis, Grid, Layer } from "./schema";
 import type { Levels, LevelTable } from "./quantize";
 import { entropyBits, levelTable } from "./quantize";
 
@@ -156,28 +156,118 @@ export const hasPlace = (layer: Layer): boolean =>
   layer.grids.some((grid) => grid.height * grid.width > 1);
 
 /**
- * E(m, n): the mean over types of ||u|| times the coupling to the followed class, each map enlarged
- * bilinearly to the image. Several maps (DeepCaps has two) are weighted by their types. If there are
- * hidden capsules between, a child's coupling is the sum over its paths up to the class.
+ * ||u|| times the coupling to the followed class, placed on the image. If there are hidden capsules
+ * between, a child's coupling is the sum over its paths up to the class.
  * The counterpart of remcaps/explain/saliency.h.
  */
-export function saliencyOf(tree: Tree, height: number, width: number): SaliencyMap | null {
+export function saliencyOf(
+  tree: Tree,
+  height: number,
+  width: number,
+  input: [number, number],
+): SaliencyMap | null {
   const at = tree.levels.findLastIndex((level) => hasPlace(level.layer.info));
   if (at < 0) return null;
   const weights = pathWeights(tree, at);
   const level = tree.levels[at];
-  const values = new Float32Array(height * width);
-  const { grids } = level.layer.info;
+  const products = level.activations.map((activation, i) => activation * weights[i]);
+  return placeOnImage(products, level.layer.info.grids, height, width, input);
+}
+
+/**
+ * A value of each capsule as a map: spread over the pixels that the capsule sees, by a Gaussian with a
+ * quarter of the field's size as its deviation. Without known fields: the mean over the types of each
+ * place, enlarged bilinearly; several maps (DeepCaps has two) are weighted by their types.
+ */
+export function placeOnImage(
+  values: ArrayLike<number>,
+  grids: Grid[],
+  height: number,
+  width: number,
+  input: [number, number],
+): SaliencyMap {
+  const placed = new Float32Array(height * width);
+  const known = grids.every((grid) => grid.field);
   const types = grids.reduce((sum, grid) => sum + grid.types, 0);
   for (const grid of grids) {
     const map = new Float32Array(grid.height * grid.width);
     forEachCell(grid, (index, _type, y, x) => {
-      map[y * grid.width + x] += (level.activations[index] * weights[index]) / types;
+      map[y * grid.width + x] += known ? values[index] : values[index] / types;
     });
-    const large = enlarge(map, grid.height, grid.width, height, width);
-    for (let p = 0; p < values.length; p++) values[p] += large[p];
+    if (!known) {
+      const large = enlarge(map, grid.height, grid.width, height, width);
+      for (let p = 0; p < placed.length; p++) placed[p] += large[p];
+      continue;
+    }
+    const rows = fieldWeights(grid.field!.y, grid.height, height, input[0]);
+    const columns = fieldWeights(grid.field!.x, grid.width, width, input[1]);
+    for (let m = 0; m < grid.height; m++) {
+      for (let n = 0; n < grid.width; n++) {
+        const value = map[m * grid.width + n];
+        for (let y = 0; y < height; y++) {
+          const part = value * rows[m][y];
+          if (part === 0) continue;
+          for (let x = 0; x < width; x++) placed[y * width + x] += part * columns[n][x];
+        }
+      }
+    }
   }
-  return { values, height, width };
+  return { values: placed, height, width };
+}
+
+/** How much of a value each of `pixels` gets, for each place; the image may be smaller than the input. */
+function fieldWeights(
+  { first, step, size }: FieldAxis,
+  places: number,
+  pixels: number,
+  input: number,
+): Float64Array[] {
+  return Array.from({ length: places }, (_, n) => {
+    const centre = first + n * step;
+    const away = Float64Array.from({ length: pixels }, (__, p) =>
+      Math.abs(((p + 0.5) * input) / pixels - 0.5 - centre),
+    );
+    const nearest = Math.min(...away);
+    const reach = Math.max((size - 1) / 2, nearest);
+    const weights = away.map((d) =>
+      d <= reach ? Math.exp(-8 * ((d * d - nearest * nearest) / (size * size))) : 0,
+    );
+    const sum = weights.reduce((total, weight) => total + weight, 0);
+    return weights.map((weight) => weight / sum);
+  });
+}
+
+/** What the capsules contribute to the answers of some images, as a mean. */
+export interface Parts {
+  values: Float32Array; // [I]
+  evidence: number;
+  bias: number;
+  carrying: Set<number>; // the fewest capsules that carry half of the positive contributions
+}
+
+export function partsOf(contributions: Contributions, samples: number[]): Parts {
+  const { children } = contributions.info;
+  const values = new Float32Array(children);
+  let [evidence, bias] = [0, 0];
+  for (const sample of samples) {
+    const scale = contributions.scale[sample] / 127 / samples.length;
+    for (let i = 0; i < children; i++)
+      values[i] += (contributions.codes[sample * children + i] - 128) * scale;
+    evidence += contributions.evidence[sample] / samples.length;
+    bias += contributions.bias[sample] / samples.length;
+  }
+  const order = [...values.keys()]
+    .filter((i) => values[i] > 0)
+    .sort((a, b) => values[b] - values[a]);
+  const positive = order.reduce((sum, i) => sum + values[i], 0);
+  const carrying = new Set<number>();
+  let carried = 0;
+  for (const i of order) {
+    if (carried >= positive * (0.5 - 1e-9)) break;
+    carrying.add(i);
+    carried += values[i];
+  }
+  return { values, evidence, bias, carrying };
 }
 
 /** The coupling of each child of level `at` to the followed class, over all paths. */

@@ -1,10 +1,11 @@
 // A parse tree as a picture: rows of nodes for small layers, maps of cells for large ones.
 
 import { scaleSqrt } from "d3";
-import { isDark, strengthColour } from "./colour";
-import { commas, h } from "./dom";
+import { balanceRgb, isDark, strengthColour } from "./colour";
+import { commas, h, plural } from "./dom";
+import type { Layer } from "./schema";
 import { MOST_NODES, cellSide, tileGrids, tilesPerRow } from "./tiles";
-import type { Backtrack, Threshold, Tree, TreeLevel } from "./tree";
+import type { Backtrack, Parts, Threshold, Tree, TreeLevel } from "./tree";
 import { backtrack, forEachCell, thresholdOf } from "./tree";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -128,14 +129,39 @@ function nodePicture(
 function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): HTMLElement {
   const level = tree.levels[at];
   const { children } = level.layer.info;
-  const pixels = window.devicePixelRatio || 1;
-  const box = h("div", { class: "cell-maps" });
   const coupling = new Float32Array(children);
   for (const edge of track.edges[at])
     coupling[edge.child] = Math.max(coupling[edge.child], edge.coupling);
-  const ink = isDark() ? "255,255,255" : "20,35,60";
-  const largest = Math.max(...level.activations);
-  for (const grid of tileGrids(children, level.layer.info.grids)) {
+  const box = cells(level.layer.info, level.activations, {
+    label,
+    colour: (index) =>
+      track.reached[at].has(index) ? strengthColour(coupling[index]) : `rgba(${ink()},0.09)`,
+  });
+  box.append(
+    h(
+      "p",
+      { class: "note" },
+      "One tile for each capsule type, one cell for each place. Colour: coupling. Side: activation. Grey: not in the tree.",
+    ),
+  );
+  return box;
+}
+
+const ink = (): string => (isDark() ? "255,255,255" : "20,35,60");
+
+interface CellStyle {
+  label: string;
+  colour: (index: number) => string;
+  framed?: Set<number>;
+}
+
+/** A layer's capsules as tiles; the side of a cell goes by `sizes`. */
+function cells(layer: Layer, sizes: Float32Array, style: CellStyle): HTMLElement {
+  const { children } = layer;
+  const pixels = window.devicePixelRatio || 1;
+  const box = h("div", { class: "cell-maps" });
+  const largest = sizes.reduce((most, size) => Math.max(most, size), 0);
+  for (const grid of tileGrids(children, layer.grids)) {
     const perRow = tilesPerRow(grid);
     const rows = Math.ceil(grid.types / perRow);
     const cell = Math.max(2, Math.min(11, Math.floor(560 / (perRow * (grid.width + 0.8)))));
@@ -147,32 +173,67 @@ function cellPicture(tree: Tree, track: Backtrack, at: number, label: string): H
       height: Math.round(height * pixels),
       style: `width:${width}px`,
       role: "img",
-      "aria-label": label,
+      "aria-label": style.label,
     });
     const context = canvas.getContext("2d")!;
     context.scale(pixels, pixels);
     const leftOf = (type: number) => (type % perRow) * (grid.width * cell + gap);
     const topOf = (type: number) => Math.floor(type / perRow) * (grid.height * cell + gap);
-    context.fillStyle = `rgba(${ink},0.05)`;
+    context.fillStyle = `rgba(${ink()},0.05)`;
     for (let type = 0; type < grid.types; type++)
       context.fillRect(leftOf(type), topOf(type), grid.width * cell, grid.height * cell);
     forEachCell(grid, (index, type, y, x) => {
       if (index >= children) return;
       const left = leftOf(type) + x * cell;
       const up = topOf(type) + y * cell;
-      const inTree = track.reached[at].has(index);
-      const side = cell * cellSide(level.activations[index], largest);
+      const side = cell * cellSide(sizes[index], largest);
       const inset = (cell - side) / 2;
-      context.fillStyle = inTree ? strengthColour(coupling[index]) : `rgba(${ink},0.09)`;
+      context.fillStyle = style.colour(index);
       context.fillRect(left + inset, up + inset, side, side);
+      if (!style.framed?.has(index)) return;
+      context.strokeStyle = `rgba(${ink()},0.9)`;
+      context.strokeRect(left, up, cell, cell);
     });
     box.append(canvas);
   }
+  return box;
+}
+
+const SHOWN = 3; // significant digits
+
+/**
+ * What each capsule contributes to the answer: orange to yellow for it, blue against it. The side
+ * grows with the contribution; frames mark the capsules that carry half of what is for the answer.
+ */
+export function partsPicture(parts: Parts, layer: Layer, name: string): HTMLElement {
+  const largest = parts.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const [pro, contra] = [1, -1].map((sign) =>
+    parts.values.reduce((sum, value) => sum + Math.max(0, sign * value), 0),
+  );
+  const text = (value: number) => value.toPrecision(SHOWN);
+  const box = h("div", { class: "tree-box" });
   box.append(
     h(
       "p",
+      { class: "tree-count" },
+      `Evidence for ${name}: `,
+      h("strong", {}, text(parts.evidence)),
+      ` = ${text(pro)} for it − ${text(contra)} against it ${parts.bias < 0 ? "−" : "+"} ${text(Math.abs(parts.bias))} of biases. `,
+      h("strong", {}, `${commas(parts.carrying.size)} of ${plural(layer.children, "capsule")}`),
+      ` ${parts.carrying.size === 1 ? "carries" : "carry"} half of what is for it.`,
+    ),
+    cells(layer, largest > 0 ? parts.values.map((value) => Math.abs(value)) : parts.values, {
+      label: `Contributions of ${commas(layer.children)} capsules to ${name}`,
+      colour: (index) =>
+        `rgb(${balanceRgb(largest > 0 ? parts.values[index] / largest : 0)
+          .map(Math.round)
+          .join(",")})`,
+      framed: parts.carrying,
+    }),
+    h(
+      "p",
       { class: "note" },
-      "One tile for each capsule type, one cell for each place. Colour: coupling. Side: activation. Grey: not in the tree.",
+      "One tile for each capsule type, one cell for each place. Colour and side: contribution. Framed: the capsules that carry half.",
     ),
   );
   return box;

@@ -79,8 +79,31 @@ test("every section is there and drawn", { skip }, () =>
   }),
 );
 
+/** Chooses what the explorer shows. */
+const view = (page: Page, name: "contributions" | "couplings") =>
+  page.locator("#explorer label", { hasText: "View" }).locator("select").selectOption(name);
+
+test("contributions come first, and the paper's view is a choice", { skip }, () =>
+  open({}, async (page) => {
+    const panel = page.locator("#explorer .panel").first();
+    const text = await treeText(page);
+    assert.match(
+      text,
+      /^Evidence for .*: [\d.]+ = [\d.]+ for it − [\d.]+ against it [+−] [\d.]+ of/,
+    );
+    assert.match(text, /[\d,]+ of [\d,]+ capsules? (carries|carry) half of what is for it/);
+    assert.equal(await panel.locator("figcaption").nth(1).innerText(), "contributions over it");
+    await shot(page, "contributions", "#explorer");
+    await view(page, "couplings");
+    await panel.getByText("saliency over it").waitFor();
+    assert.match(await treeText(page), /^Capsules in it/);
+  }),
+);
+
 test("fewer levels and a higher threshold change the tree", { skip }, () =>
   open({}, async (page) => {
+    await view(page, "couplings");
+    await page.locator("#explorer .siblings").first().waitFor();
     const before = await treeText(page);
     await setSlider(page, "threshold", 0.99);
     const strict = await treeText(page);

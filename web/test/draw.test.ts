@@ -35,7 +35,18 @@ const LAYER: Layer = {
   levels: 11,
   form: "uniform",
   entropy: null,
-  grids: [{ offset: 0, types: 2, height: 3, width: 3, stride_type: 9, stride_y: 3, stride_x: 1 }],
+  grids: [
+    {
+      offset: 0,
+      types: 2,
+      height: 3,
+      width: 3,
+      stride_type: 9,
+      stride_y: 3,
+      stride_x: 1,
+      field: null,
+    },
+  ],
 };
 
 /** Three equal upright strokes, a faint one further to the right, and two level ones. */

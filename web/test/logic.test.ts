@@ -36,6 +36,7 @@ function run(layers: LayerData[], predicted: number[], classes: number): RunData
     activations: new Uint16Array(predicted.length * classes).fill(32768),
     predicted,
     layers,
+    contributions: null,
     saliency: null,
   };
 }

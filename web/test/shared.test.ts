@@ -37,6 +37,7 @@ function runOf({ activations, couplings, grids, root }: Case): RunData {
     activations: new Uint16Array(classes),
     predicted: [root],
     layers,
+    contributions: null,
     saliency: null,
   };
 }
@@ -59,7 +60,7 @@ for (const each of shared.cases) {
       const limit = thresholdOf(level, threshold);
       each.in_degree[l + 1].forEach((degree, j) => assert.equal(inDegree(level, j, limit), degree));
     });
-    const map = saliencyOf(tree, each.size[0], each.size[1]);
+    const map = saliencyOf(tree, each.size[0], each.size[1], [each.size[0], each.size[1]]);
     assert.equal(map === null, each.saliency === null);
     each.saliency?.forEach((value, p) => assert.ok(Math.abs(value - map!.values[p]) < 1e-6));
   });

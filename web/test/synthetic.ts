@@ -78,6 +78,7 @@ const grid = (types: number, side: number): Grid => ({
   stride_type: side * side,
   stride_y: side,
   stride_x: 1,
+  field: { y: { first: 8, step: 2, size: 17 }, x: { first: 8, step: 2, size: 17 } },
 });
 
 function makeRun(
@@ -129,7 +130,22 @@ function makeRun(
   });
   const hasMaps = shapes.some((layer) => layer.columns === "none");
   const maps = Uint8Array.from({ length: samples * 36 }, () => 255 * random());
+  // A capsule in five contributes, a pruned network's fewer; some are against the answer.
+  const parts = shapes[0].children;
+  const values = Uint8Array.from({ length: samples * parts }, () =>
+    random() < (pruned ? 0.02 : 0.2) ? 90 + 160 * random() : 128,
+  );
   const explorer: Explorer = {
+    contributions:
+      shapes[0].columns === "none" && shapes.length === 1
+        ? null
+        : {
+            layer: 0,
+            values: blobs.add(values, [samples, parts]),
+            scale: predicted.map(() => 0.3),
+            evidence: predicted.map(() => 2.4),
+            bias: predicted.map(() => 0.1),
+          },
     activations: blobs.add(activations, [samples, classes]),
     predicted,
     layers: explorerLayers,
@@ -170,6 +186,13 @@ function makeRun(
     median_keys: pruned ? 4.5 : 190,
     varying_per_class: CLASSES.map((_, c) => (pruned ? 2 + c : 40 + c)),
     key_couplings: 1152,
+    effective_parts: {
+      half: pruned ? 1.9 : 17.2,
+      spread: pruned ? 5 : 60,
+      half_per_class: CLASSES.map((_, c) => (c === 3 ? null : (pruned ? 1.5 : 16) + c)),
+      capsules: shapes[0].children,
+    },
+    input: [SIDE, SIDE],
     samples_per_class: CLASSES.map(() => 250),
     parameters: 6804384,
     parameters_nonzero: pruned ? 893000 : 6804384,

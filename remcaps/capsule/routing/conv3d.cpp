@@ -118,7 +118,17 @@ RoutingResult agree_on_map(const Votes& votes, const Tensor& bias, const Conv3dR
     Tensor preactivation = seen.weighted_sum(coupling);  // [B, P, J, Dout]
     if (bias.defined()) preactivation = preactivation + bias;
     const Tensor poses = squash(preactivation, squashed, options.squash_epsilon);
-    if (last) return {poses, coupling, {}};
+    if (last) {
+      RoutingResult result{poses, coupling, {}};
+      if (request.contributions) {
+        const torch::NoGradGuard no_grad;
+        const Tensor direction = direction_of(preactivation);
+        result.contribution = coupling * seen.agreement(direction);  // [B, P, T, J]
+        result.bias_contribution = bias.defined() ? (bias * direction).sum(-1)
+                                                  : torch::zeros_like(direction.select(-1, 0));
+      }
+      return result;
+    }
     logits = logits + seen.agreement(poses);
   }
 }

@@ -41,6 +41,7 @@ class DynamicRoutingAlgorithm final : public IteratedAlgorithm<DynamicRouting> {
   }
 
  protected:
+  Tensor added_bias(const Tensor& bias) const override { return bias; }
   RoutingResult run(const Tensor& children, const Tensor& weight, const Tensor& bias,
                     const RoutingRequest& request, const PackedMatrices* packed) const override {
     return dynamic_routing(children, weight, bias, options_, request, packed);

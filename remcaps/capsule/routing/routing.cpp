@@ -29,6 +29,8 @@ std::map<std::string, RoutingPtr>& routing_registry() {
   return algorithms;
 }
 
+constexpr int64_t kVoteFloats = 1 << 24;  // that are held at once
+
 }  // namespace
 
 std::optional<RoutingParameter> RoutingAlgorithm::parameter(const RoutedLayer&) const {
@@ -51,8 +53,45 @@ RoutingResult RoutingAlgorithm::route(const Tensor& children, const Tensor& weig
                                       const Tensor& parameter, const RoutingRequest& request,
                                       const PackedMatrices* packed) const {
   const NoCudaAutocast float32(children.device());
-  return run(float32.was_on() ? children.to(torch::kFloat32) : children, weight, parameter, request,
-             packed);
+  const Tensor poses = float32.was_on() ? children.to(torch::kFloat32) : children;
+  RoutingResult result = run(poses, weight, parameter, request, packed);
+  if (request.contributions) add_contributions(result, poses, weight, parameter);
+  return result;
+}
+
+Tensor RoutingAlgorithm::votes(const Tensor& children, const Tensor& weight) const {
+  return make_votes(children, weight);
+}
+
+Tensor RoutingAlgorithm::vote_weights(const Tensor& coupling, const Tensor&) const {
+  return coupling;
+}
+
+Tensor RoutingAlgorithm::added_bias(const Tensor&) const {
+  return {};
+}
+
+void RoutingAlgorithm::add_contributions(RoutingResult& result, const Tensor& children,
+                                         const Tensor& weight, const Tensor& parameter) const {
+  const torch::NoGradGuard no_grad;
+  const Tensor bias = added_bias(parameter);
+  std::vector<Tensor> contributions, of_bias;
+  // The votes of a few images at a time: those of all windows of a map would not fit.
+  const int64_t step =
+      std::max<int64_t>(1, kVoteFloats / (weight.size(0) * weight.size(1) * weight.size(2)));
+  for (int64_t begin = 0; begin < children.size(0); begin += step) {
+    const int64_t end = std::min(children.size(0), begin + step);
+    const Tensor seen = votes(children.slice(0, begin, end), weight);  // [b, I, J, Dout]
+    const Tensor weights = vote_weights(result.coupling.slice(0, begin, end), parameter);
+    Tensor preactivation = weighted_sum(weights, seen);  // s_j, [b, J, Dout]
+    if (bias.defined()) preactivation = preactivation + bias;
+    const Tensor direction = direction_of(preactivation);
+    contributions.push_back(weights * torch::einsum("bijd,bjd->bij", {seen, direction}));
+    of_bias.push_back(bias.defined() ? (bias * direction).sum(-1)
+                                     : torch::zeros_like(direction.select(-1, 0)));
+  }
+  result.contribution = torch::cat(contributions);
+  result.bias_contribution = torch::cat(of_bias);
 }
 
 void register_routing(RoutingPtr algorithm) {
@@ -99,6 +138,10 @@ Tensor make_votes(const Tensor& children, const Tensor& weight) {
 
 Tensor weighted_sum(const Tensor& coupling, const Tensor& votes) {
   return torch::einsum("bij,bijd->bjd", {coupling, votes});
+}
+
+Tensor direction_of(const Tensor& preactivation) {
+  return preactivation / preactivation.norm(2, -1, /*keepdim=*/true).clamp_min(1e-12);
 }
 
 Tensor quantized(const Tensor& coupling, const RoutingRequest& request) {

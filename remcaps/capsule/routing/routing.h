@@ -54,6 +54,8 @@ struct RoutingRequest {
   std::optional<Quantizer> quantizer = std::nullopt;
   /// Whether RoutingResult::coupling is needed. A fused kernel skips it if not.
   bool coupling = true;
+  /// Whether RoutingResult::contribution is needed. It needs the couplings.
+  bool contributions = false;
 };
 
 struct RoutingResult {
@@ -62,6 +64,11 @@ struct RoutingResult {
   /// How many couplings were outside [0, 1] and were clamped before rounding: a scalar on the
   /// device. Undefined if the algorithm cannot leave [0, 1].
   Tensor clamped;
+  /// If asked for: what the evidence ||s_j|| for each parent is made of. Child i contributes
+  /// e_ij = c_ij <û_ij, s_j / ||s_j||>, which may be negative, and the bias its own product with
+  /// s_j / ||s_j||. Contributions of the children and of the bias add up to ||s_j||.
+  Tensor contribution = {};       ///< [B, I, J]
+  Tensor bias_contribution = {};  ///< [B, J]
 };
 
 /// A fully connected capsule layer as its routing algorithm sees it.
@@ -135,8 +142,19 @@ class RoutingAlgorithm : public std::enable_shared_from_this<RoutingAlgorithm> {
                       const PackedMatrices* packed = nullptr) const;
 
  protected:
+  /// The votes û_ij of the last weighted sum, [B, I, J, Dout]: W_ij u_i by default.
+  virtual Tensor votes(const Tensor& children, const Tensor& weight) const;
+  /// What the votes are multiplied with there, [B, I, J]: the couplings by default.
+  virtual Tensor vote_weights(const Tensor& coupling, const Tensor& parameter) const;
+  /// What is added to the last weighted sum, [J, Dout]. Undefined, the default: nothing.
+  virtual Tensor added_bias(const Tensor& parameter) const;
+
   virtual RoutingResult run(const Tensor& children, const Tensor& weight, const Tensor& parameter,
                             const RoutingRequest& request, const PackedMatrices* packed) const = 0;
+
+ private:
+  void add_contributions(RoutingResult& result, const Tensor& children, const Tensor& weight,
+                         const Tensor& parameter) const;
 };
 
 /// Adds an algorithm, or replaces the one of the same name. Recipes then find it by its name(); its
@@ -160,6 +178,8 @@ std::string form_name(const Squash& squash);
 Tensor make_votes(const Tensor& children, const Tensor& weight);
 /// s_j = sum_i c_ij û_ij, [B, J, Dout].
 Tensor weighted_sum(const Tensor& coupling, const Tensor& votes);
+/// s / ||s||, over the last dimension; 0 for a pre-activation of length 0.
+Tensor direction_of(const Tensor& preactivation);
 /// The couplings rounded to the request's levels; unchanged if it has no quantizer.
 Tensor quantized(const Tensor& coupling, const RoutingRequest& request);
 

@@ -72,6 +72,10 @@ class ScaledDistanceAlgorithm final : public IteratedAlgorithm<ScaledDistanceRou
   }
 
  protected:
+  Tensor votes(const Tensor& children, const Tensor& weight) const override {
+    return clamp_votes(make_votes(children, weight), children);
+  }
+  Tensor added_bias(const Tensor& bias) const override { return bias; }
   RoutingResult run(const Tensor& children, const Tensor& weight, const Tensor& bias,
                     const RoutingRequest& request, const PackedMatrices*) const override {
     return scaled_distance_routing(children, weight, bias, options_, request);

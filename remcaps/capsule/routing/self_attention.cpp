@@ -47,6 +47,9 @@ class SelfAttentionAlgorithm final : public RoutingAlgorithm {
   }
 
  protected:
+  Tensor vote_weights(const Tensor& coupling, const Tensor& prior) const override {
+    return options_.prior == Prior::kExact ? coupling + prior : coupling;
+  }
   RoutingResult run(const Tensor& children, const Tensor& weight, const Tensor& prior,
                     const RoutingRequest& request, const PackedMatrices*) const override {
     return self_attention_routing(children, weight, prior, options_, request);

@@ -25,12 +25,14 @@ RoutingResult conv_caps_routing(const Tensor& children, const Tensor& weight, co
                              .contiguous();
   const int64_t positions = windows.size(1) * windows.size(2);
   // Fully connected routing sees every window as an image. All of them have the same matrices.
-  RoutingResult result =
-      dynamic_routing(windows.view({batch * positions, weight.size(0), weight.size(3)}), weight,
-                      bias, options, request);
+  RoutingResult result = RoutingPtr(options)->route(
+      windows.view({batch * positions, weight.size(0), weight.size(3)}), weight, bias, request);
   result.poses = result.poses.view({batch, positions, weight.size(1), weight.size(2)});
-  if (result.coupling.defined())
-    result.coupling = result.coupling.view({batch, positions, weight.size(0), weight.size(1)});
+  for (Tensor* of_pairs : {&result.coupling, &result.contribution})
+    if (of_pairs->defined())
+      *of_pairs = of_pairs->view({batch, positions, weight.size(0), weight.size(1)});
+  if (result.bias_contribution.defined())
+    result.bias_contribution = result.bias_contribution.view({batch, positions, weight.size(1)});
   return result;
 }
 

@@ -64,6 +64,27 @@ TEST(Conv3dRouting, FullGradientEqualsFiniteDifferencesForBothSquashes) {
   }
 }
 
+TEST(Conv3dRouting, ContributionsAddUpToTheLengthOfThePreactivation) {
+  torch::manual_seed(3);
+  const Tensor children = torch::randn({2, 3 * 8, 4, 5}),
+               weight = torch::randn({2 * 8, 1, 3, 3, 3});
+  const Tensor conv_bias = torch::randn({2 * 8}), bias = torch::randn({2, 8});
+  RoutingRequest request;
+  request.contributions = true;
+  for (const bool quantized : {false, true}) {
+    if (quantized) request.quantizer = Quantizer::uniform(200);
+    for (const KernelPath kernels : {KernelPath::kReference, KernelPath::kFused}) {
+      const RoutingResult result =
+          conv3d_routing(children, weight, conv_bias, bias, 8, 8, {.kernels = kernels}, request);
+      ASSERT_EQ(result.contribution.sizes(), result.coupling.sizes());
+      const Tensor evidence = result.contribution.sum(2) + result.bias_contribution;  // [B, P, J]
+      const Tensor lengths = result.poses.norm(2, 2).flatten(2).transpose(1, 2);      // ||v||
+      const Tensor square = evidence.square();
+      EXPECT_LT((square / (1 + square) - lengths).abs().max().item<double>(), 1e-5);
+    }
+  }
+}
+
 TEST(Conv3dRouting, QuantizesItsCouplings) {
   torch::manual_seed(6);
   RoutingRequest request;
