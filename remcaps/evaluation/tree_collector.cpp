@@ -193,7 +193,8 @@ void TreeCollector::merge(ProcessGroup& group) {
     }
     if (!quantizers_[layer]) continue;
     Dictionary merged(dictionaries_[layer].classes());
-    for (const std::string& part : group.gather(dictionaries_[layer].packed())) merged.merge(part);
+    for (const std::string& part : group.gather(dictionaries_[layer].to_bytes()))
+      merged.merge(part);
     dictionaries_[layer] = std::move(merged);
   }
 }

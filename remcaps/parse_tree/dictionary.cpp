@@ -91,7 +91,7 @@ void Dictionary::count(int64_t class_index, KeyHash hash, std::string_view key, 
   entries_.push_back(entry);
 }
 
-std::string Dictionary::packed() const {
+std::string Dictionary::to_bytes() const {
   std::vector<KeyHash> hashes(entries_.size());
   for (const auto& [hash, first] : first_)
     for (uint32_t at = first; at != kNone; at = entries_[at].next) hashes[at] = hash;
@@ -110,21 +110,21 @@ std::string Dictionary::packed() const {
   return bytes;
 }
 
-void Dictionary::merge(std::string_view packed) {
+void Dictionary::merge(std::string_view bytes) {
   for (ClassKeys& each : classes_) {
-    each.samples += take<int64_t>(packed);
-    const auto length = take<uint64_t>(packed);
-    const std::string first(take_text(packed, length)), bits(take_text(packed, length));
+    each.samples += take<int64_t>(bytes);
+    const auto length = take<uint64_t>(bytes);
+    const std::string first(take_text(bytes, length)), bits(take_text(bytes, length));
     if (length == 0) continue;
     note_difference(each, first);
     for (size_t at = 0; at < length; ++at)
       each.bits[at] = static_cast<char>(each.bits[at] | bits[at]);
   }
-  while (!packed.empty()) {
-    const auto entry = take<Entry>(packed);
-    const auto hash = take<KeyHash>(packed);
+  while (!bytes.empty()) {
+    const auto entry = take<Entry>(bytes);
+    const auto hash = take<KeyHash>(bytes);
     const bool stored = entry.offset != kNotStored;
-    count(entry.class_index, hash, take_text(packed, stored ? entry.length : 0), entry.length,
+    count(entry.class_index, hash, take_text(bytes, stored ? entry.length : 0), entry.length,
           entry.count);
   }
 }

@@ -29,9 +29,9 @@ class Dictionary {
   void add(int64_t class_index, std::string_view key);
 
   /// All that was counted, for merge() in another process of the same program.
-  std::string packed() const;
+  std::string to_bytes() const;
   /// Adds what another dictionary has counted, as if its keys came after those of this one.
-  void merge(std::string_view packed);
+  void merge(std::string_view bytes);
 
   struct Tree {
     int64_t count = 0;

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Room for the explorer's data of all runs together, packed. Images, template and JSON get the rest
-// of the 20 MB.
+// Room for the explorer's encoded data of all runs together. Images, template and JSON get the
+// rest of the 20 MB.
 constexpr size_t kExplorerBytes = 11'000'000;
 // The version of web/src/schema.ts that the page reads.
 constexpr int kSchemaVersion = 1;

@@ -34,12 +34,12 @@ std::string sixteen_bits(const Tensor& values) {
   return bytes;
 }
 
-// The packed text, if it fits into the bytes that are left.
-std::optional<std::string> pack_within(const Tensor& bytes, size_t& left) {
-  std::string packed = pack_bytes(bytes_of(bytes));
-  if (packed.size() > left) return std::nullopt;
-  left -= packed.size();
-  return packed;
+// The encoded text, if it fits into the bytes that are left.
+std::optional<std::string> encode_within(const Tensor& bytes, size_t& left) {
+  std::string encoded = encode_bytes(bytes_of(bytes));
+  if (encoded.size() > left) return std::nullopt;
+  left -= encoded.size();
+  return encoded;
 }
 
 }  // namespace
@@ -141,11 +141,11 @@ nlohmann::json ExplorerData::contributions_json(PageBlobs& blobs, size_t& left) 
       values.div(scale.unsqueeze(1)).mul(127).round().add(128).to(torch::kUInt8).contiguous();
   size_t half = left / 2;
   const size_t before = half;
-  std::optional<std::string> packed = pack_within(codes, half);
-  if (!packed) return nullptr;
+  std::optional<std::string> encoded = encode_within(codes, half);
+  if (!encoded) return nullptr;
   left -= before - half;
   return {{"layer", parts_layer_},
-          {"values", blobs.add(std::move(*packed), "uint8", codes.sizes().vec())},
+          {"values", blobs.add(std::move(*encoded), "uint8", codes.sizes().vec())},
           {"scale", numbers(scale)},
           {"evidence", numbers(torch::cat(evidence_))},
           {"bias", numbers(torch::cat(bias_))}};
@@ -171,7 +171,7 @@ nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
   const Tensor predicted = torch::cat(predicted_).contiguous();
   const Tensor activations = torch::cat(class_activations_);
   nlohmann::json explorer;
-  std::string lengths_of_classes = pack_bytes(sixteen_bits(activations));
+  std::string lengths_of_classes = encode_bytes(sixteen_bits(activations));
   size_t left = budget - std::min(budget, lengths_of_classes.size());
   explorer["activations"] =
       blobs.add(std::move(lengths_of_classes), "uint16", activations.sizes().vec());
@@ -191,27 +191,27 @@ nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
     unbroken = unbroken && layer.kept;
     if (!unbroken) continue;
     const Tensor lengths = torch::cat(layer.activations).contiguous();
-    std::optional<std::string> packed_lengths = pack_within(lengths, left);
-    unbroken = packed_lengths.has_value();
+    std::optional<std::string> encoded_lengths = encode_within(lengths, left);
+    unbroken = encoded_lengths.has_value();
     if (!unbroken) continue;
     Tensor codes = torch::cat(layer.couplings).contiguous();
     std::string columns = layer.predicted_only ? "predicted" : "all";
-    std::optional<std::string> packed = pack_within(codes, left);
-    if (!packed && l + 1 == layers_.size() && !layer.predicted_only) {
+    std::optional<std::string> encoded = encode_within(codes, left);
+    if (!encoded && l + 1 == layers_.size() && !layer.predicted_only) {
       columns = "predicted";
       codes = column_of_predicted(codes, predicted).contiguous();
-      packed = pack_within(codes, left);
+      encoded = encode_within(codes, left);
     }
-    unbroken = packed.has_value();
+    unbroken = encoded.has_value();
     if (!unbroken) {
-      left += packed_lengths->size();  // alone they are of no use
+      left += encoded_lengths->size();  // alone they are of no use
       continue;
     }
     layers[l]["columns"] = columns;
-    layers[l]["couplings"] = blobs.add(std::move(*packed), "uint8", codes.sizes().vec());
+    layers[l]["couplings"] = blobs.add(std::move(*encoded), "uint8", codes.sizes().vec());
     layers[l]["decode"] = layer.codes.decode();
     layers[l]["activations"] =
-        blobs.add(std::move(*packed_lengths), "uint8", lengths.sizes().vec());
+        blobs.add(std::move(*encoded_lengths), "uint8", lengths.sizes().vec());
     place_kept = place_kept || layer.has_place;
   }
   explorer["layers"] = std::move(layers);
@@ -222,9 +222,9 @@ nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
   const Tensor maps = torch::cat(maps_);  // [S, H, W]
   const Tensor peak = maps.amax({1, 2});
   const Tensor bytes = to_bytes(maps / peak.clamp_min(1e-12).view({-1, 1, 1}), 255).contiguous();
-  std::optional<std::string> packed = pack_within(bytes, left);
-  if (!packed) return explorer;
-  explorer["saliency"] = blobs.add(std::move(*packed), "uint8", bytes.sizes().vec());
+  std::optional<std::string> encoded = encode_within(bytes, left);
+  if (!encoded) return explorer;
+  explorer["saliency"] = blobs.add(std::move(*encoded), "uint8", bytes.sizes().vec());
   const Tensor exact = peak.to(torch::kDouble).contiguous();
   explorer["saliency_max"] =
       std::vector<double>(exact.data_ptr<double>(), exact.data_ptr<double>() + exact.numel());

@@ -34,25 +34,25 @@ std::string_view bytes_of(const torch::Tensor& contiguous) {
           static_cast<size_t>(contiguous.numel())};
 }
 
-std::string pack_bytes(std::string_view bytes) {
+std::string encode_bytes(std::string_view bytes) {
   uLongf size = compressBound(static_cast<uLong>(bytes.size()));
-  std::string packed(size, '\0');
-  const int status = compress2(reinterpret_cast<Bytef*>(packed.data()), &size,
+  std::string encoded(size, '\0');
+  const int status = compress2(reinterpret_cast<Bytef*>(encoded.data()), &size,
                                reinterpret_cast<const Bytef*>(bytes.data()),
                                static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
   check(status == Z_OK, "zlib could not compress {} bytes (status {})", bytes.size(), status);
-  packed.resize(size);
-  return base64(packed);
+  encoded.resize(size);
+  return base64(encoded);
 }
 
-nlohmann::json PageBlobs::add(std::string packed, const std::string& type,
+nlohmann::json PageBlobs::add(std::string encoded, const std::string& type,
                               std::vector<int64_t> shape) {
-  texts_.push_back(std::move(packed));
+  texts_.push_back(std::move(encoded));
   return {{"blob", texts_.size() - 1}, {"type", type}, {"shape", std::move(shape)}};
 }
 
 nlohmann::json PageBlobs::add(const torch::Tensor& bytes) {
-  return add(pack_bytes(bytes_of(bytes)), "uint8", bytes.sizes().vec());
+  return add(encode_bytes(bytes_of(bytes)), "uint8", bytes.sizes().vec());
 }
 
 std::string html_page(std::string_view page_template, const nlohmann::json& data,

@@ -1,4 +1,4 @@
-// The pages of the program: a template bundled from web/, JSON, and packed bytes.
+// The pages of the program: a template bundled from web/, JSON, and encoded bytes.
 #pragma once
 
 #include <torch/types.h>
@@ -16,14 +16,14 @@ std::string_view draw_page_template();
 std::string_view runtime_module();
 
 /// Compressed with zlib and written in base64, as the page reads it.
-std::string pack_bytes(std::string_view bytes);
+std::string encode_bytes(std::string_view bytes);
 
 /// Bytes the page holds besides its JSON.
 class PageBlobs {
  public:
-  /// Adds a text made by pack_bytes(); `type` is "uint8" or "uint16". Returns the
+  /// Adds a text made by encode_bytes(); `type` is "uint8" or "uint16". Returns the
   /// reference to it for the JSON.
-  nlohmann::json add(std::string packed, const std::string& type, std::vector<int64_t> shape);
+  nlohmann::json add(std::string encoded, const std::string& type, std::vector<int64_t> shape);
   /// A uint8 tensor on the CPU, its shape as it is.
   nlohmann::json add(const torch::Tensor& bytes);
 

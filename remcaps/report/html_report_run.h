@@ -13,7 +13,7 @@ namespace remcaps {
 
 /// How much of the file one run may use.
 struct RunShare {
-  size_t explorer_bytes = 0;   ///< its explorer data, packed
+  size_t explorer_bytes = 0;   ///< its explorer data, encoded
   int64_t gallery_images = 0;  ///< pictures of the trees of all its classes
 };
 

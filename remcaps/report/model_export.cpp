@@ -26,8 +26,8 @@ using nlohmann::json;
 
 namespace {
 
-// The part of a card that is not numbers: how the run was trained. It comes from the run's folder or,
-// if an exported file is exported again, from its old card.
+// The part of a card that is not numbers: how the run was trained. It comes from the run's folder,
+// or from the old card if an exported file is exported again.
 json origin_of(const LoadedRun& run) {
   json origin = json::object();
   const auto keep = [](const json& from, json& to, std::initializer_list<const char*> keys) {
@@ -101,11 +101,12 @@ std::string card_rows(const json& numbers) {
   return text;
 }
 
-// The run has the packed weights afterwards: they are the ones that users will read.
-PackedTensors pack_weights(LoadedRun& run) {
-  PackedTensors packed = pack_tensors(weights_of(*run.model));
-  load_weights(*run.model, unpack_tensors(packed, run.weights.string()), run.weights.string());
-  return packed;
+// The run has the compressed weights afterwards: they are the ones that users will read.
+CompressedTensors compress_weights(LoadedRun& run) {
+  CompressedTensors compressed = compress_tensors(weights_of(*run.model));
+  load_weights(*run.model, decompress_tensors(compressed, run.weights.string()),
+               run.weights.string());
+  return compressed;
 }
 
 // An image that is no picture, to compare two networks with.
@@ -118,9 +119,9 @@ torch::Tensor trial_image(const CapsNet& model) {
       .view({1, input.channels, input.height, input.width});
 }
 
-// Whether the runtime's answer for an image is that of the network, up to `most`. A trial file is made
-// beside `out` and removed.
-bool runs_the_same(CapsNet& model, const WeightsInfo& info, const PackedTensors& packed,
+// Whether the answers of the runtime and of the network for an image differ by at most `most`. A
+// trial file is made beside `out` and removed.
+bool runs_the_same(CapsNet& model, const WeightsInfo& info, const CompressedTensors& compressed,
                    const std::optional<NetworkGraph>& graph, const fs::path& out, float most) {
   const torch::Tensor image = trial_image(model);
   fs::path trial = out;
@@ -129,7 +130,7 @@ bool runs_the_same(CapsNet& model, const WeightsInfo& info, const PackedTensors&
     std::error_code ignored;
     fs::remove(trial, ignored);
   });
-  save_packed_weights(trial, packed, info, graph, "{}");
+  save_compressed_weights(trial, compressed, info, graph, "{}");
   // A file that cannot be read is an error, and says nothing of the graph.
   const SafetensorsFile file(trial);
   bool same = false;
@@ -148,10 +149,10 @@ bool runs_the_same(CapsNet& model, const WeightsInfo& info, const PackedTensors&
 }
 
 // Takes out what is dead; whether anything was.
-bool make_compact(NetworkGraph& graph, PackedTensors& packed, const std::string& source) {
+bool make_compact(NetworkGraph& graph, CompressedTensors& compressed, const std::string& source) {
   NetworkData network{graph, {}};
-  const TensorMap unpacked = unpack_tensors(packed, source);
-  for (const auto& [name, tensor] : unpacked)
+  const TensorMap decompressed = decompress_tensors(compressed, source);
+  for (const auto& [name, tensor] : decompressed)
     if (tensor.scalar_type() == torch::kFloat32)
       network.tensors[name] = {
           tensor.sizes().vec(),
@@ -160,16 +161,17 @@ bool make_compact(NetworkGraph& graph, PackedTensors& packed, const std::string&
   TensorMap left;
   bool shrunk = false;
   for (const auto& [name, tensor] : network.tensors) {
-    shrunk = shrunk || tensor.shape != unpacked.at(name).sizes().vec();
+    shrunk = shrunk || tensor.shape != decompressed.at(name).sizes().vec();
     left[name] = torch::tensor(tensor.values).view(tensor.shape);
   }
   if (!shrunk) return false;
   graph = network.graph;
-  packed = pack_tensors(left);
+  compressed = compress_tensors(left);
   for (const auto& [name, tensor] : left)  // biases that have taken something in
-    if (packed.tensors.contains(name) && !tensor.equal(tensor.to(torch::kHalf).to(torch::kFloat)))
-      packed.tensors[name] = tensor;
-  packed.metadata[kCompactMetadata] = "yes";
+    if (compressed.tensors.contains(name) &&
+        !tensor.equal(tensor.to(torch::kHalf).to(torch::kFloat)))
+      compressed.tensors[name] = tensor;
+  compressed.metadata[kCompactMetadata] = "yes";
   return true;
 }
 
@@ -181,20 +183,20 @@ WeightsInfo shared_info(const LoadedRun& run) {
   return info;
 }
 
-ModelExport write_model(LoadedRun& run, PackedTensors packed, const fs::path& out,
+ModelExport write_model(LoadedRun& run, CompressedTensors compressed, const fs::path& out,
                         const json& numbers, bool compact) {
   const WeightsInfo info = shared_info(run);
-  std::optional<NetworkGraph> graph = checked_graph(*run.model, info, packed, out);
+  std::optional<NetworkGraph> graph = checked_graph(*run.model, info, compressed, out);
   if (compact) {
     check(graph.has_value(), "{}: a network without a graph cannot be made compact",
           run.weights.string());
     constexpr float kMost = 1e-5F;
-    if (make_compact(*graph, packed, run.weights.string()))
-      check(runs_the_same(*run.model, info, packed, graph, out, kMost),
+    if (make_compact(*graph, compressed, run.weights.string()))
+      check(runs_the_same(*run.model, info, compressed, graph, out, kMost),
             "{}: the compact network gives other lengths", run.weights.string());
   }
   ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
-  save_packed_weights(out, packed, info, graph, json_text(numbers));
+  save_compressed_weights(out, compressed, info, graph, json_text(numbers));
   write_atomically(result.card, card_text(out));
   return result;
 }
@@ -202,23 +204,24 @@ ModelExport write_model(LoadedRun& run, PackedTensors packed, const fs::path& ou
 }  // namespace
 
 std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
-                                          const PackedTensors& packed, const fs::path& out) {
+                                          const CompressedTensors& compressed,
+                                          const fs::path& out) {
   std::optional<NetworkGraph> graph = inference_graph(model, info);
   if (!graph) return graph;
   constexpr float kMost = 1e-4F;
-  if (!runs_the_same(model, info, packed, graph, out, kMost)) graph.reset();
+  if (!runs_the_same(model, info, compressed, graph, out, kMost)) graph.reset();
   return graph;
 }
 
 TemporaryNetwork::TemporaryNetwork(LoadedRun& run, const fs::path& out, const std::string& purpose)
     : path_(out) {
-  path_ += ".packed";
-  const PackedTensors packed = pack_weights(run);
+  path_ += ".compressed";
+  const CompressedTensors compressed = compress_weights(run);
   const WeightsInfo info = shared_info(run);
-  const auto graph = checked_graph(*run.model, info, packed, out);
+  const auto graph = checked_graph(*run.model, info, compressed, out);
   check(graph.has_value(), "{}: {} has no graph, so that it cannot {}", run.weights.string(),
         run.recipe.model, purpose);
-  save_packed_weights(path_, packed, info, graph, "{}");
+  save_compressed_weights(path_, compressed, info, graph, "{}");
 }
 
 TemporaryNetwork::~TemporaryNetwork() {
@@ -256,19 +259,19 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
                          const ModelExportOptions& options,
                          const std::function<void(int64_t)>& on_progress) {
   prepare_output(out);
-  const PackedTensors packed = pack_weights(run);
+  const CompressedTensors compressed = compress_weights(run);
   json numbers = measure_for_card(run, run.source(data, "test"), on_progress);
   numbers["remcaps"] = kVersion;
   numbers.update(origin_of(run));
   for (const std::string& note : {data.test.note, options.data_note})
     if (!note.empty()) numbers["data_note"] = note;
-  return write_model(run, packed, out, numbers, options.compact);
+  return write_model(run, compressed, out, numbers, options.compact);
 }
 
 ModelExport export_again(LoadedRun& run, const fs::path& out, bool compact) {
   prepare_output(out);
   const json numbers = read_card(run.weights);
-  return write_model(run, pack_weights(run), out, numbers, compact);
+  return write_model(run, compress_weights(run), out, numbers, compact);
 }
 
 bool has_card(const fs::path& weights) {

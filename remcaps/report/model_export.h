@@ -20,10 +20,10 @@ struct ModelExportOptions {
   bool compact = false;
 };
 
-/// Packs the weights (torch/packed.h), measures the network that the packed file holds, and
-/// writes the file and, beside it, its card in Markdown. The run is on the CPU, whose float32 is
-/// every user's; it has the packed weights afterwards. `on_progress` counts images of the test
-/// split.
+/// Compresses the weights (torch/compressed.h) and measures the network that the compressed file
+/// holds. Writes the file and, beside it, its card in Markdown. The run must be on the CPU, so that
+/// every user gets the numbers of the card. It has the compressed weights afterwards. `on_progress`
+/// counts images of the test split.
 ModelExport export_model(LoadedRun& run, const DataSplits& data, const std::filesystem::path& out,
                          const ModelExportOptions& options = {},
                          const std::function<void(int64_t)>& on_progress = {});
@@ -35,16 +35,16 @@ ModelExport export_again(LoadedRun& run, const std::filesystem::path& out, bool 
 /// Whether a weights file has the numbers of a card: whether it was exported.
 bool has_card(const std::filesystem::path& weights);
 
-/// The graph of a network with packed weights. A network that changes what a built-in one computes
-/// may have inherited its graph: nothing if the runtime's answer for an image is another one. `out`
-/// is the file that is going to be written; a trial file is made beside it and removed.
+/// The graph of a network with compressed weights. Nothing if the runtime's answer for an image is
+/// not the network's: a network may have inherited the graph of a built-in one and compute something
+/// else. `out` is the file that will be written; a trial file is made beside it and removed.
 std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
-                                          const PackedTensors& packed,
+                                          const CompressedTensors& compressed,
                                           const std::filesystem::path& out);
 
 /// A network as the runtime reads it, without a card: a file beside `out`, which is removed again.
-/// The run has the packed weights afterwards. Error if the network has no graph, "so that it cannot
-/// `purpose`".
+/// The run has the compressed weights afterwards. Error if the network has no graph, "so that it
+/// cannot `purpose`".
 class TemporaryNetwork {
  public:
   TemporaryNetwork(LoadedRun& run, const std::filesystem::path& out, const std::string& purpose);

@@ -105,7 +105,7 @@ nlohmann::json dictionary_of(const PageTrees& trees, PageBlobs& blobs) {
     classes.push_back(tree.class_index);
   }
   const auto count = static_cast<int64_t>(counts.size());
-  return {{"hashes", blobs.add(pack_bytes(hashes), "uint8", {count, 16})},
+  return {{"hashes", blobs.add(encode_bytes(hashes), "uint8", {count, 16})},
           {"counts", counts},
           {"classes", classes}};
 }
@@ -117,23 +117,23 @@ std::vector<Value> chosen(const std::vector<Value>& from, const std::vector<int6
   return values;
 }
 
-// The first of `wanted` whose pixels, packed, have room; ascending. The pixels are added to `blobs`.
+// The first images of `wanted` whose encoded pixels have room; ascending. Adds them to `blobs`.
 nlohmann::json add_images(const Dataset& test, std::vector<int64_t>& wanted, size_t room,
                           PageBlobs& blobs) {
   std::vector<int64_t> places;
   torch::Tensor pixels;
-  std::string packed;
+  std::string encoded;
   do {
     places = wanted;
     std::sort(places.begin(), places.end());
     pixels = test.images.index_select(0, torch::tensor(places, torch::kLong)).contiguous();
-    packed = pack_bytes(bytes_of(pixels));
-    // Images pack unequally: a little less than the proportion.
-    wanted.resize(packed.size() <= room ? wanted.size()
-                                        : wanted.size() * 9 / 10 * room / packed.size());
-  } while (packed.size() > room && !wanted.empty());
+    encoded = encode_bytes(bytes_of(pixels));
+    // Images compress unequally: a little less than the proportion.
+    wanted.resize(encoded.size() <= room ? wanted.size()
+                                         : wanted.size() * 9 / 10 * room / encoded.size());
+  } while (encoded.size() > room && !wanted.empty());
   wanted = places;
-  return blobs.add(std::move(packed), "uint8", pixels.sizes().vec());
+  return blobs.add(std::move(encoded), "uint8", pixels.sizes().vec());
 }
 
 }  // namespace
@@ -153,14 +153,14 @@ DrawPageSummary write_draw_page(const DrawPageOptions& options, const fs::path& 
   }
 
   PageBlobs blobs;
-  const nlohmann::json module = blobs.add(pack_bytes(runtime_module()), "uint8",
+  const nlohmann::json module = blobs.add(encode_bytes(runtime_module()), "uint8",
                                           {static_cast<int64_t>(runtime_module().size())});
   auto list = nlohmann::json::array();
   for (DrawNetwork& network : networks) {
     if (test) add_trees(network, *test);
     summary.networks.push_back(network.label);
     list.push_back({{"name", network.label},
-                    {"file", blobs.add(pack_bytes(network.file), "uint8",
+                    {"file", blobs.add(encode_bytes(network.file), "uint8",
                                        {static_cast<int64_t>(network.file.size())})},
                     {"layers", network.layers},
                     {"trees", network.trees.trees.empty() ? nlohmann::json(nullptr)

@@ -11,7 +11,7 @@
 #include "remcaps/data/resize.h"
 #include "remcaps/runs/zoo.h"
 #include "remcaps/torch/compat.h"
-#include "remcaps/torch/packed.h"
+#include "remcaps/torch/compressed.h"
 #include "remcaps/torch/runtime.h"
 
 namespace remcaps {
@@ -53,7 +53,7 @@ void load_network(LoadedRun& run, torch::Device device) {
   if (device.is_cuda()) run.compute_in(run.recipe.precision);
   run.context.load_pretrained = false;
   run.model = build_model(run.recipe, run.context);
-  load_weights(*run.model, load_unpacked(file), run.weights.string());
+  load_weights(*run.model, load_decompressed(file), run.weights.string());
   run.model->to(device);
   run.model->eval();
   pack_weights(*run.model);

@@ -52,7 +52,7 @@ struct LoadedRun {
   torch::Tensor read_input(const std::filesystem::path& image, bool invert = false) const;
 };
 
-/// `path` is a run folder, a weights file (packed or not) or a name of the zoo
+/// `path` is a run folder, a weights file (compressed or not) or a name of the zoo
 /// ("zoo:mnist/dr-capsnet-rem"). From a run folder it loads the best checkpoint, or the last if the
 /// run prunes; `checkpoint` selects another: "best", "last" or "epoch-0012". Error if a file is
 /// missing, damaged or does not match.

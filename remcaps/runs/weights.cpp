@@ -105,9 +105,9 @@ std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsI
   return graph;
 }
 
-void save_packed_weights(const fs::path& path, const PackedTensors& weights,
-                         const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
-                         const std::string& card) {
+void save_compressed_weights(const fs::path& path, const CompressedTensors& weights,
+                             const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
+                             const std::string& card) {
   Metadata metadata = metadata_of(info);
   metadata.insert(weights.metadata.begin(), weights.metadata.end());
   metadata["card"] = card;

@@ -8,7 +8,7 @@
 
 #include "remcaps/models/model.h"
 #include "remcaps/recipe/recipe.h"
-#include "remcaps/torch/packed.h"
+#include "remcaps/torch/compressed.h"
 
 namespace remcaps {
 
@@ -37,11 +37,11 @@ void save_weights(const std::filesystem::path& path, const CapsNet& model, const
 /// tensors. Nothing if the network cannot be described.
 std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsInfo& info);
 
-/// Writes packed weights, with `graph` if there is one. `card` is JSON with their accuracy and other
-/// results.
-void save_packed_weights(const std::filesystem::path& path, const PackedTensors& weights,
-                         const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
-                         const std::string& card);
+/// Writes compressed weights, with `graph` if there is one. `card` is JSON with their accuracy and
+/// other results.
+void save_compressed_weights(const std::filesystem::path& path, const CompressedTensors& weights,
+                             const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
+                             const std::string& card);
 
 /// Error if the file is not a weights file of this program.
 WeightsInfo read_weights_info(const SafetensorsFile& file);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "remcaps/runtime/graph.h"
-#include "remcaps/tensors/packed.h"
+#include "remcaps/tensors/compressed.h"
 
 namespace remcaps {
 

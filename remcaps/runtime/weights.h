@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "remcaps/runtime/graph.h"
-#include "remcaps/tensors/packed.h"
+#include "remcaps/tensors/compressed.h"
 
 namespace remcaps::runtime {
 
@@ -17,8 +17,8 @@ class Weights {
   const std::string& source() const { return reader_.source(); }
   /// The tensor of a node. Error if there is none or a value is not finite.
   FloatTensor read(const GraphNode& node, const std::string& role) const;
-  /// The same without its zeros. Nothing if the file holds the zeros, too, or if more than `most` of
-  /// its values are not zero.
+  /// The same without its zeros. Nothing if the file also holds the zeros, or if more than `most`
+  /// of its values are not zero.
   std::optional<SparseTensor> read_sparse(const GraphNode& node, const std::string& role,
                                           double most) const;
   /// The same; error if it has another shape.
@@ -32,7 +32,7 @@ class Weights {
   const std::string& name_of(const GraphNode& node, const std::string& role) const;
   void check_finite(const std::vector<float>& values, const std::string& name) const;
 
-  PackedReader reader_;
+  CompressedReader reader_;
 };
 
 }  // namespace remcaps::runtime

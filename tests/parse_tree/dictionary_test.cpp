@@ -76,7 +76,7 @@ TEST(Dictionary, MergedDictionariesCountAsOneThatSawEverything) {
         all.add(of_class, key);
       }
       Dictionary merged(3, key_bytes, hasher);
-      for (const Dictionary* part : {&first, &second}) merged.merge(part->packed());
+      for (const Dictionary* part : {&first, &second}) merged.merge(part->to_bytes());
       EXPECT_EQ(merged.samples_per_class(), all.samples_per_class());
       EXPECT_EQ(merged.keys_per_class(), all.keys_per_class());
       EXPECT_EQ(merged.entropy_per_class(), all.entropy_per_class());

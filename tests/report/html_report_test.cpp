@@ -24,10 +24,10 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The page's side of pack_bytes().
-std::string unpack_bytes(const std::string& text, size_t size) {
+// The page's side of encode_bytes().
+std::string decode_bytes(const std::string& text, size_t size) {
   const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string packed;
+  std::string encoded;
   uint32_t group = 0;
   int bits = 0;
   for (const char character : text) {
@@ -35,14 +35,14 @@ std::string unpack_bytes(const std::string& text, size_t size) {
     group = group << 6 | static_cast<uint32_t>(digits.find(character));
     if ((bits += 6) < 8) continue;
     bits -= 8;
-    packed += static_cast<char>(group >> bits & 0xff);
+    encoded += static_cast<char>(group >> bits & 0xff);
   }
   std::string bytes(size, '\0');
   uLongf length = size;
-  EXPECT_EQ(
-      uncompress(reinterpret_cast<Bytef*>(bytes.data()), &length,
-                 reinterpret_cast<const Bytef*>(packed.data()), static_cast<uLong>(packed.size())),
-      Z_OK);
+  EXPECT_EQ(uncompress(reinterpret_cast<Bytef*>(bytes.data()), &length,
+                       reinterpret_cast<const Bytef*>(encoded.data()),
+                       static_cast<uLong>(encoded.size())),
+            Z_OK);
   EXPECT_EQ(length, size);
   return bytes;
 }
@@ -52,7 +52,7 @@ std::string blob_of(const std::string& page, const json& reference) {
   const size_t begin = page.find(open) + open.size();
   size_t size = reference["type"] == "uint16" ? 2 : 1;
   for (const auto& extent : reference["shape"]) size *= extent.get<size_t>();
-  return unpack_bytes(page.substr(begin, page.find('<', begin) - begin), size);
+  return decode_bytes(page.substr(begin, page.find('<', begin) - begin), size);
 }
 
 json data_of(const std::string& page) {
@@ -65,7 +65,7 @@ TEST(HtmlReportPage, PacksBytesOfAnyLength) {
   for (const size_t size : {0u, 1u, 2u, 3u, 1000u}) {
     std::string bytes;
     for (size_t k = 0; k < size; ++k) bytes += static_cast<char>(k * k * 31);
-    EXPECT_EQ(unpack_bytes(pack_bytes(bytes), size), bytes);
+    EXPECT_EQ(decode_bytes(encode_bytes(bytes), size), bytes);
   }
 }
 
@@ -152,7 +152,7 @@ TEST(ExplorerData, KeepsAllCouplingsWhereTheyFit) {
   EXPECT_EQ(explorer["activations"]["type"], "uint16");
   EXPECT_TRUE(explorer["saliency"].is_null()) << "the page computes it from the couplings";
   const std::string codes =
-      unpack_bytes(blobs.texts()[layer["couplings"]["blob"].get<size_t>()], 16);
+      decode_bytes(blobs.texts()[layer["couplings"]["blob"].get<size_t>()], 16);
   for (size_t k = 0; k < 8; ++k) {
     const double decoded = layer["decode"][static_cast<uint8_t>(codes[k])].get<double>();
     EXPECT_NEAR(decoded, small_forward().routings[0].coupling.flatten()[k].item<double>(), 0.005);
@@ -176,7 +176,7 @@ TEST(ExplorerData, KeepsWhatEachCapsuleContributes) {
   EXPECT_EQ(parts["scale"], json({2.0, 4.0}));
   EXPECT_EQ(parts["evidence"], json({1.75, -3.75}));
   EXPECT_EQ(parts["bias"], json({0.25, 0.25}));
-  const std::string codes = unpack_bytes(blobs.texts()[parts["values"]["blob"].get<size_t>()], 8);
+  const std::string codes = decode_bytes(blobs.texts()[parts["values"]["blob"].get<size_t>()], 8);
   const std::vector<double> expected = {2, -1, 0.5, 0, 0, 0, 0, -4};
   for (size_t k = 0; k < 8; ++k)
     EXPECT_NEAR((static_cast<uint8_t>(codes[k]) - 128) / 127.0 * (k < 4 ? 2 : 4), expected[k],
@@ -259,7 +259,7 @@ TEST(ReportImages, TheGalleryHoldsAnImageOnceAndMeans) {
   PageBlobs blobs;
   const json gallery = images.to_json(blobs)["gallery"];
   EXPECT_EQ(gallery["shape"], json({2, 1, 8, 8}));
-  const std::string bytes = unpack_bytes(blobs.texts()[gallery["blob"].get<size_t>()], 2 * 64);
+  const std::string bytes = decode_bytes(blobs.texts()[gallery["blob"].get<size_t>()], 2 * 64);
   EXPECT_EQ(bytes[static_cast<size_t>(mean) * 64], 4);
 }
 

@@ -37,7 +37,7 @@ class CompactNetwork : public ::testing::Test {
     testing::write_exported(file_, *model_, info_);
     const SafetensorsFile file(file_);
     NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
-    const PackedReader reader(file);
+    const CompressedReader reader(file);
     for (const auto& [name, tensor] : weights_of(*model_))
       network.tensors[name] = reader.read(name);
     return network;
@@ -134,7 +134,7 @@ TEST(CompactNetworks, OfAllKindsGiveTheSameLengths) {
     testing::write_exported(folder / "original", *model, info);
     const SafetensorsFile file(folder / "original");
     NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
-    const PackedReader reader(file);
+    const CompressedReader reader(file);
     for (const auto& [tensor, value] : weights_of(*model))
       if (value.is_floating_point()) network.tensors[tensor] = reader.read(tensor);
     network = compacted(std::move(network));

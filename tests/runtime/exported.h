@@ -8,12 +8,12 @@
 
 namespace remcaps::testing {
 
-/// Writes the network; `model` has the packed weights afterwards.
+/// Writes the network; `model` has the compressed weights afterwards.
 inline void write_exported(const std::filesystem::path& path, CapsNet& model,
                            const WeightsInfo& info) {
-  const PackedTensors packed = pack_tensors(weights_of(model));
-  load_weights(model, unpack_tensors(packed, "test"), "test");
-  save_packed_weights(path, packed, info, inference_graph(model, info), "{}");
+  const CompressedTensors compressed = compress_tensors(weights_of(model));
+  load_weights(model, decompress_tensors(compressed, "test"), "test");
+  save_compressed_weights(path, compressed, info, inference_graph(model, info), "{}");
 }
 
 /// A network with random weights, a third of them pruned, and random statistics of its batch norms.

@@ -19,10 +19,10 @@ struct SparseHalves {
 };
 
 /// Leaves the zeros out. Nothing if that would take more space than the values themselves.
-std::optional<SparseHalves> pack_halves(std::span<const uint16_t> halves);
+std::optional<SparseHalves> compress_halves(std::span<const uint16_t> halves);
 
-/// The metadata of a packed file: the shape of each tensor that has a bitmap.
-Metadata packed_metadata(const std::map<std::string, std::vector<int64_t>>& shapes);
+/// The metadata of a compressed file: the shape of each tensor that has a bitmap.
+Metadata compressed_metadata(const std::map<std::string, std::vector<int64_t>>& shapes);
 
 /// A tensor of float32 with memory of its own, row-major.
 struct FloatTensor {
@@ -39,21 +39,21 @@ struct SparseTensor {
   FloatTensor dense() const;
 };
 
-/// The tensors of a file, packed or not, as they were before packing.
-struct UnpackedTensors {
+/// The tensors of a file, compressed or not, as they were before compression.
+struct DecompressedTensors {
   std::map<std::string, FloatTensor> floats;  ///< what the file holds in half precision
   TensorViews others;                         ///< all other tensors, as the file holds them
 };
 
 /// Error names `source` if bitmaps, values and shapes do not fit together.
-UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
-                       const std::string& source);
+DecompressedTensors decompress(const TensorViews& tensors, const Metadata& metadata,
+                               const std::string& source);
 
 /// Reads the same tensors one at a time, each as float32, so that only one has to be in memory.
-class PackedReader {
+class CompressedReader {
  public:
-  /// The file must outlive the reader. Error if its packed shapes are damaged.
-  explicit PackedReader(const SafetensorsBytes& file);
+  /// The file must outlive the reader. Error if its compressed shapes are damaged.
+  explicit CompressedReader(const SafetensorsBytes& file);
 
   const std::string& source() const { return file_.source(); }
   /// Error if there is no such tensor, or if it has neither float32 nor half precision.

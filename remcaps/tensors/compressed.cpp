@@ -1,4 +1,4 @@
-#include "remcaps/tensors/packed.h"
+#include "remcaps/tensors/compressed.h"
 
 #include <fmt/ranges.h>
 
@@ -108,19 +108,19 @@ Shapes parse_shapes(const std::string& text, const std::string& source) {
 
 }  // namespace
 
-std::optional<SparseHalves> pack_halves(std::span<const uint16_t> halves) {
+std::optional<SparseHalves> compress_halves(std::span<const uint16_t> halves) {
   const auto kept = static_cast<size_t>(std::count_if(halves.begin(), halves.end(), is_nonzero));
   const size_t saved = (halves.size() - kept) * sizeof(uint16_t);
   if (saved <= bitmap_bytes(halves.size())) return std::nullopt;
-  SparseHalves packed;
-  packed.bits.resize(bitmap_bytes(halves.size()));
-  packed.values.reserve(kept);
+  SparseHalves compressed;
+  compressed.bits.resize(bitmap_bytes(halves.size()));
+  compressed.values.reserve(kept);
   for (size_t place = 0; place < halves.size(); ++place) {
     if (!is_nonzero(halves[place])) continue;
-    packed.bits[place / kBits] |= static_cast<uint8_t>(1U << place % kBits);
-    packed.values.push_back(halves[place]);
+    compressed.bits[place / kBits] |= static_cast<uint8_t>(1U << place % kBits);
+    compressed.values.push_back(halves[place]);
   }
-  return packed;
+  return compressed;
 }
 
 FloatTensor SparseTensor::dense() const {
@@ -131,38 +131,39 @@ FloatTensor SparseTensor::dense() const {
   return result;
 }
 
-Metadata packed_metadata(const Shapes& shapes) {
+Metadata compressed_metadata(const Shapes& shapes) {
   return {{kShapes, json_text(json(shapes))}};
 }
 
-UnpackedTensors unpack(const TensorViews& tensors, const Metadata& metadata,
-                       const std::string& source) {
-  UnpackedTensors unpacked;
-  unpacked.others = tensors;
+DecompressedTensors decompress(const TensorViews& tensors, const Metadata& metadata,
+                               const std::string& source) {
+  DecompressedTensors decompressed;
+  decompressed.others = tensors;
   const auto shapes = metadata.find(kShapes);
-  if (shapes == metadata.end()) return unpacked;  // not packed: half precision stays what it is
+  if (shapes == metadata.end())
+    return decompressed;  // not compressed: half precision stays what it is
   for (const auto& [name, shape] : parse_shapes(shapes->second, source)) {
-    unpacked.floats[name] = sparse_tensor(unpacked.others, name, shape, source).dense();
-    unpacked.others.erase(name + ".bits");
-    unpacked.others.erase(name + ".values");
+    decompressed.floats[name] = sparse_tensor(decompressed.others, name, shape, source).dense();
+    decompressed.others.erase(name + ".bits");
+    decompressed.others.erase(name + ".values");
   }
-  for (auto tensor = unpacked.others.begin(); tensor != unpacked.others.end();) {
+  for (auto tensor = decompressed.others.begin(); tensor != decompressed.others.end();) {
     if (tensor->second.type != ElementType::kFloat16) {
       ++tensor;
       continue;
     }
-    unpacked.floats.emplace(tensor->first, dense_floats(tensor->second));
-    tensor = unpacked.others.erase(tensor);
+    decompressed.floats.emplace(tensor->first, dense_floats(tensor->second));
+    tensor = decompressed.others.erase(tensor);
   }
-  return unpacked;
+  return decompressed;
 }
 
-PackedReader::PackedReader(const SafetensorsBytes& file) : file_(file) {
+CompressedReader::CompressedReader(const SafetensorsBytes& file) : file_(file) {
   const auto shapes = file.metadata().find(kShapes);
   if (shapes != file.metadata().end()) shapes_ = parse_shapes(shapes->second, source());
 }
 
-FloatTensor PackedReader::read(const std::string& name) const {
+FloatTensor CompressedReader::read(const std::string& name) const {
   if (const auto sparse = read_sparse(name)) return sparse->dense();
   const TensorView& tensor = file_.tensor(name);
   if (tensor.type == ElementType::kFloat16) return dense_floats(tensor);
@@ -174,10 +175,10 @@ FloatTensor PackedReader::read(const std::string& name) const {
   return result;
 }
 
-std::optional<SparseTensor> PackedReader::read_sparse(const std::string& name) const {
-  const auto packed = shapes_.find(name);
-  if (packed == shapes_.end()) return std::nullopt;
-  return sparse_tensor(file_.tensors(), name, packed->second, source());
+std::optional<SparseTensor> CompressedReader::read_sparse(const std::string& name) const {
+  const auto compressed = shapes_.find(name);
+  if (compressed == shapes_.end()) return std::nullopt;
+  return sparse_tensor(file_.tensors(), name, compressed->second, source());
 }
 
 }  // namespace remcaps

@@ -1,9 +1,9 @@
-#include "remcaps/torch/packed.h"
+#include "remcaps/torch/compressed.h"
 
 #include <cstring>
 
 #include "remcaps/base/error.h"
-#include "remcaps/tensors/packed.h"
+#include "remcaps/tensors/compressed.h"
 
 namespace remcaps {
 namespace {
@@ -18,8 +18,9 @@ Tensor copied(const std::vector<T>& values, torch::IntArrayRef shape, torch::Sca
   return tensor;
 }
 
-TensorMap unpacked(const TensorViews& views, const Metadata& metadata, const std::string& source) {
-  const UnpackedTensors raw = unpack(views, metadata, source);
+TensorMap decompressed(const TensorViews& views, const Metadata& metadata,
+                       const std::string& source) {
+  const DecompressedTensors raw = decompress(views, metadata, source);
   TensorMap tensors;
   for (const auto& [name, tensor] : raw.floats)
     tensors.emplace(name, copied(tensor.values, tensor.shape, torch::kFloat32));
@@ -29,42 +30,42 @@ TensorMap unpacked(const TensorViews& views, const Metadata& metadata, const std
 
 }  // namespace
 
-PackedTensors pack_tensors(const TensorMap& tensors) {
-  PackedTensors packed;
+CompressedTensors compress_tensors(const TensorMap& tensors) {
+  CompressedTensors compressed;
   std::map<std::string, std::vector<int64_t>> shapes;
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.is_floating_point() || tensor.numel() == 0) {
-      packed.tensors[name] = tensor.detach().cpu().contiguous();
+      compressed.tensors[name] = tensor.detach().cpu().contiguous();
       continue;
     }
     const Tensor half = tensor.detach().cpu().to(torch::kFloat16).contiguous();
     check(torch::isfinite(half).all().item<bool>(),
           "{}: a value of {:g} does not fit half precision", name,
           tensor.abs().max().item<double>());
-    const auto sparse = pack_halves(
+    const auto sparse = compress_halves(
         {static_cast<const uint16_t*>(half.data_ptr()), static_cast<size_t>(half.numel())});
     if (!sparse) {
-      packed.tensors[name] = half;
+      compressed.tensors[name] = half;
       continue;
     }
     const auto bytes = static_cast<int64_t>(sparse->bits.size());
     const auto kept = static_cast<int64_t>(sparse->values.size());
-    packed.tensors[name + ".bits"] = copied(sparse->bits, {bytes}, torch::kUInt8);
-    packed.tensors[name + ".values"] = copied(sparse->values, {kept}, torch::kFloat16);
+    compressed.tensors[name + ".bits"] = copied(sparse->bits, {bytes}, torch::kUInt8);
+    compressed.tensors[name + ".values"] = copied(sparse->values, {kept}, torch::kFloat16);
     shapes[name] = half.sizes().vec();
   }
-  packed.metadata = packed_metadata(shapes);
-  return packed;
+  compressed.metadata = compressed_metadata(shapes);
+  return compressed;
 }
 
-TensorMap unpack_tensors(const PackedTensors& packed, const std::string& source) {
+TensorMap decompress_tensors(const CompressedTensors& compressed, const std::string& source) {
   TensorViews views;
-  for (const auto& [name, tensor] : packed.tensors) views[name] = view_of(tensor, name);
-  return unpacked(views, packed.metadata, source);
+  for (const auto& [name, tensor] : compressed.tensors) views[name] = view_of(tensor, name);
+  return decompressed(views, compressed.metadata, source);
 }
 
-TensorMap load_unpacked(const SafetensorsFile& file) {
-  return unpacked(file.tensors(), file.metadata(), file.path().string());
+TensorMap load_decompressed(const SafetensorsFile& file) {
+  return decompressed(file.tensors(), file.metadata(), file.path().string());
 }
 
 }  // namespace remcaps
