@@ -87,6 +87,7 @@ struct DatasetDescriptor {
   /// The object fills a square of so many pixels and has its centre of mass in the middle of the
   /// image, as MNIST's digits do; 0: not so.
   int64_t object_side = 0;
+  bool on_black = false;        ///< all pixels outside the object are black
   AugmentOptions augment = {};  ///< published augmentation and normalisation
   /// Training images that validate, if the training set is complete; 0, or else: a tenth.
   int64_t validation_images = 0;

@@ -3,6 +3,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/data/descriptor.h"
 #include "remcaps/explain/faithfulness.h"
 #include "remcaps/explain/pasted.h"
 #include "remcaps/report/figure_chart.h"
@@ -51,14 +52,13 @@ Tensor noise(const Tensor& indices, ImageShape input, uint32_t draw) {
       .view({-1, input.height, input.width});
 }
 
-// Where the objects of a batch are, bool [b, H, W]: from masks, or all that is not black in data sets
-// that show objects on black. Undefined if it is not known.
+// Where the objects of a batch are, bool [b, H, W]: from masks, or all pixels that are not black in
+// data sets that show objects on black. Undefined if it is not known.
 Tensor objects_of(const ShownRun& run, const Tensor& masks, const Tensor& places) {
   if (masks.defined()) return masks.index_select(0, places).ne(0);
-  const std::string& name = run.run.recipe.dataset.name;
   const ImageShape input = run.run.model->input();
   const Tensor& pixels = run.part.images;
-  const bool on_black = name == "mnist" || name == "fashion-mnist" || name == "affnist";
+  const bool on_black = find_dataset(run.run.recipe.dataset.name).on_black;
   if (!on_black || pixels.size(2) != input.height || pixels.size(3) != input.width) return {};
   return object_masks(pixels.index_select(0, places));
 }

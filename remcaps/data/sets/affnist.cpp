@@ -54,6 +54,7 @@ DatasetDescriptor affnist() {
                   {{"https://www.cs.toronto.edu/~tijmen/affNIST/32x/transformed/test.mat.zip", "",
                     Unpack::kZip, "", "*test.mat", /*flatten=*/true}}}};
   d.terms = "free to use; cite Tieleman 2013";
+  d.on_black = true;
   d.augment.shift = 6;
   d.based_on = "mnist";
   d.validation_alias = "expanded-test";  // the paper's 99.22 % is measured on it

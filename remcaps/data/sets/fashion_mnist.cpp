@@ -29,6 +29,7 @@ DatasetDescriptor fashion_mnist() {
       idx_provider("official", "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/")};
   d.by_hand = "on Debian: apt-get install dataset-fashion-mnist";
   d.terms = "MIT";
+  d.on_black = true;
   d.augment.shift = 2;
   d.augment.flip = true;
   d.augment.mean = {0.286};

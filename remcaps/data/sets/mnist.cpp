@@ -31,6 +31,7 @@ DatasetDescriptor mnist() {
   d.augment.mean = {0.1307};
   d.augment.std = {0.3081};
   d.object_side = 20;
+  d.on_black = true;
   d.validation_images = 5'500;
   d.read = read_idx_parts;
   return d;
