@@ -7,6 +7,7 @@ import torch
 
 from remcaps import _remcaps
 from remcaps._remcaps import Error, UsageError
+from remcaps.state_dict import read_state_dict
 
 # The names of the REM authors -> ours. Those of DR-CapsNet, gamma-CapsNet and DeepCaps in turn.
 _RENAMES = [
@@ -37,23 +38,26 @@ def convert(source, out, recipe, **overrides):
     if not os.path.isfile(source):
         raise Error(f"{source}: no such file")
     if source.endswith((".pt", ".pth")):
-        tensors, options = _from_state_dict(source)
+        kind, read = "a state_dict", _from_state_dict
     elif source.endswith((".h5", ".hdf5")):
-        tensors, options = _from_keras(source)
+        import h5py  # noqa: F401  its absence says nothing about the file
+
+        kind, read = "weights of Keras", _from_keras
     else:
         raise UsageError(f"{source}: unknown kind of file; expected .pt, .pth or .h5")
+    try:
+        tensors, options = read(source)
+    except Error:
+        raise
+    except Exception as error:  # readers of damaged files raise anything
+        raise Error(f"{source}: not {kind}: {_line(error)}") from None
     keys = {**_paths(options), **_paths(overrides)}
     given = [f"{key}={json.dumps(value)}" for key, value in keys.items()]
     _remcaps.save_network(os.fspath(out), source, os.fspath(recipe), given, tensors)
 
 
 def _from_state_dict(source):
-    try:
-        state = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise Error(f"{source}: not a state_dict: {str(error).splitlines()[0]}") from None
-    if not isinstance(state, dict) or not all(torch.is_tensor(t) for t in state.values()):
-        raise Error(f"{source}: not a state_dict; expected tensors by name")
+    state = read_state_dict(source)
     tensors = {_our_name(name): tensor for name, tensor in state.items()}
     if "caps31.conv.weight" in tensors:
         return tensors, {}
@@ -75,17 +79,15 @@ def _from_state_dict(source):
 def _from_keras(source):
     import h5py
 
-    try:
-        with h5py.File(source, "r") as file:
-            group = next((g for g in file.values() if _named(g, "/W:0")), None)
-            if group is None:
-                raise Error(f"{source}: not an Efficient-CapsNet: it has no capsule layer W")
-            kernels, biases, scales, shifts, means, variances, (weight,), (prior,) = (
-                _named(group, end) for end in ("/kernel:0", "/bias:0", "/gamma:0", "/beta:0",
-                                               "/moving_mean:0", "/moving_variance:0", "/W:0",
-                                               "/b:0"))
-    except (OSError, KeyError, ValueError) as error:
-        raise Error(f"{source}: not weights of Keras: {str(error).splitlines()[0]}") from None
+    with h5py.File(source, "r") as file:
+        group = next((g for g in file.values() if _named(g, "/W:0", 4)), None)
+        if group is None:
+            raise Error(f"{source}: not an Efficient-CapsNet: it has no capsule layer W")
+        kernels, (weight,) = _named(group, "/kernel:0", 4), _named(group, "/W:0", 4)
+        (prior,) = _named(group, "/b:0", 3)
+        biases, scales, shifts, means, variances = (
+            _named(group, end, 1) for end in ("/bias:0", "/gamma:0", "/beta:0", "/moving_mean:0",
+                                              "/moving_variance:0"))
 
     tensors = {}
     layers = [f"conv{k + 1}" for k in range(len(kernels) - 1)] + ["primary.conv"]
@@ -110,11 +112,16 @@ def _from_keras(source):
     return tensors, {"model": model, "dataset": {"augment": augment}}
 
 
-def _named(group, end):
+def _named(group, end, dimensions):
     """The weights of a Keras model whose name ends so, in the order of its layers."""
     names = [name.decode() if isinstance(name, bytes) else name
              for name in group.attrs.get("weight_names", [])]
-    return [torch.from_numpy(group[name][()]) for name in names if name.endswith(end)]
+    found = [group[name] for name in names if name.endswith(end)]
+    for values in found:
+        if values.ndim != dimensions or values.nbytes > os.path.getsize(group.file.filename):
+            raise ValueError(f"{values.name} is {values.shape}; expected {dimensions} dimensions, "
+                             "and no more numbers than the file can hold")
+    return [torch.from_numpy(values[()]) for values in found]
 
 
 def _our_name(name):
@@ -133,3 +140,8 @@ def _paths(options, prefix=""):
         else:
             found[prefix + key] = value
     return found
+
+
+def _line(error):
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    return "".join(c if c.isprintable() else "?" for c in line)

@@ -1,6 +1,8 @@
 import json
 import pathlib
+import pickle
 import struct
+import zipfile
 
 import numpy
 import pytest
@@ -139,3 +141,135 @@ def test_what_cannot_be_converted_is_one_line_and_writes_nothing(tmp_path):
         with pytest.raises(remcaps.Error, match=message) as error:
             remcaps.convert(tmp_path / source, out, recipe)
         assert "\n" not in str(error.value) and not out.exists()
+
+
+class Call:
+    """Pickled, it wants a function to be called."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+class Sizes:
+    """Pickled, a tensor of other sizes than its bytes."""
+
+    def __init__(self, size, stride, offset=0):
+        self.call = torch._utils._rebuild_tensor_v2, (torch.ones(8).storage(), offset, size, stride,
+                                                      False, {})
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_hostile_pickles_call_nothing_and_take_no_memory(tmp_path):
+    source, witness = tmp_path / "hostile.pt", tmp_path / "witness"
+
+    def refused(message):
+        with pytest.raises(remcaps.Error, match=message) as error:
+            remcaps.convert(source, tmp_path / "ours.safetensors", "mnist/dr-capsnet")
+        assert "\n" not in str(error.value) and not witness.exists()
+
+    torch.save({"weight": Call(open, str(witness), "w")}, source)
+    refused("not a state_dict: it wants io.open")
+    for size, stride, offset in [((2**40,), (1,), 0), ((2**40,), (0,), 0), ((2,), (2**63,), 0),
+                                 ((8,), (1,), 1), ((-1,), (1,), 0), ((4, 4), (1,), 0),
+                                 ((2**32, 2**32), (2**32, 1), 0)]:
+        torch.save({"weight": Sizes(size, stride, offset)}, source)
+        refused("not a state_dict: a tensor")
+    torch.save([torch.ones(3)], source)
+    refused("expected tensors by name")
+    torch.save({3: torch.ones(3)}, source)
+    refused("expected tensors by name")
+    torch.save({"weight": torch.ones(3)}, source, _use_new_zipfile_serialization=False)
+    refused("PyTorch 1.6 or newer")
+
+    whole = tmp_path / "whole.pt"
+    torch.save({"weight": torch.ones(300)}, whole)
+    for size in (1, 50, 300, 900, 1500):
+        source.write_bytes(whole.read_bytes()[:size])
+        refused("not a state_dict")
+
+    def packed(data, method=zipfile.ZIP_STORED, **records):
+        with zipfile.ZipFile(source, "w", method) as archive:
+            archive.writestr("a/data.pkl", data)
+            for name, value in records.items():
+                archive.writestr(f"a/{name}.pkl", value)
+
+    packed(bytes(10**7), zipfile.ZIP_DEFLATED)
+    refused("it promises more bytes than it holds")
+    packed(b"\x80\x02}r\xff\xff\xff\x7fq\x00.")  # a memo of two thousand million places
+    refused("not a network of REM's authors")
+    for wrong in (b"", b"\x80\x02", b".", b"\x80\x02(cposix\nsystem\n\x8c\x01xR.",
+                  b"\x8d" + b"\xff" * 8):
+        packed(wrong)
+        refused("not a state_dict")
+    packed(pickle.dumps({}), constants="")
+    refused("TorchScript")
+
+
+def test_torchscript_is_not_run(tmp_path):
+    witness = tmp_path / "witness"
+
+    class Module(torch.nn.Module):
+        def __init__(self, path: str):
+            super().__init__()
+            self.path = path
+
+        @torch.jit.export
+        def __getstate__(self):
+            return self.path, self.training
+
+        @torch.jit.export
+        def __setstate__(self, state: tuple[str, bool]):
+            self.path, self.training = state
+            torch.save(torch.ones(1), self.path)
+
+        def forward(self, x):
+            return x
+
+    script = torch.jit.script(Module(str(witness)))
+    script.save(str(tmp_path / "script.pt"))
+    witness.unlink(missing_ok=True)  # saving tries the state, too
+    with pytest.raises(remcaps.Error, match="TorchScript"):
+        remcaps.convert(tmp_path / "script.pt", tmp_path / "ours.safetensors", "mnist/dr-capsnet")
+    assert not witness.exists()
+    torch.jit.load(tmp_path / "script.pt")  # the control: it is such a file
+    assert witness.exists()
+
+
+def test_hostile_keras_files_are_one_line(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    keras_network(tmp_path / "whole.h5")
+    whole = (tmp_path / "whole.h5").read_bytes()
+    source = tmp_path / "hostile.h5"
+
+    def refused(message):
+        with pytest.raises(remcaps.Error, match=message) as error:
+            remcaps.convert(source, tmp_path / "ours.safetensors", "mnist/eff-capsnet")
+        assert "\n" not in str(error.value)
+
+    for size in (0, 1, 100, 1000, len(whole) // 2, len(whole) - 1):
+        source.write_bytes(whole[:size])
+        refused("not weights of Keras")
+
+    def changed(name, change):
+        source.write_bytes(whole)
+        with h5py.File(source, "a") as file:
+            del file["CapsNet"][name]
+            change(file["CapsNet"], name)
+
+    for name, shape, kind, message in [
+            ("digit_caps/W:0", (2**10,) * 4, "f", "no more numbers than the file can hold"),
+            ("digit_caps/b:0", (3,), "f", "expected 3 dimensions"),
+            ("digit_caps/b:0", (10, 2, 0), "f", "not weights of Keras"),
+            ("conv2d/kernel:0", (5, 5, 1, 2), "S3", "not weights of Keras")]:
+        changed(name, lambda group, name: group.create_dataset(name, shape, kind))
+        refused(message)
+    changed("conv2d/kernel:0", lambda group, name: group.create_group(name))
+    refused("not weights of Keras")
+    changed("conv2d/kernel:0", lambda group, name: None)
+    refused("not weights of Keras")
+    assert not (tmp_path / "ours.safetensors").exists()

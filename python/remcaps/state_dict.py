@@ -1,0 +1,82 @@
+"""state_dicts of PyTorch, read without torch.load().
+
+torch.load() runs the code of a TorchScript archive, even with weights_only=True, and it trusts the
+sizes that a file states."""
+
+import collections
+import os
+import pickle
+import zipfile
+
+import torch
+
+_TYPES = {"FloatStorage": torch.float32, "DoubleStorage": torch.float64,
+          "HalfStorage": torch.float16, "BFloat16Storage": torch.bfloat16,
+          "LongStorage": torch.int64, "IntStorage": torch.int32, "ShortStorage": torch.int16,
+          "CharStorage": torch.int8, "ByteStorage": torch.uint8, "BoolStorage": torch.bool}
+
+
+def read_state_dict(path):
+    """The tensors by name in a file of torch.save(). ValueError if it holds anything else."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError("no file of torch.save() of PyTorch 1.6 or newer")
+    with zipfile.ZipFile(path) as archive:
+        # torch.save() does not compress.
+        if sum(entry.file_size for entry in archive.infolist()) > os.path.getsize(path):
+            raise ValueError("it promises more bytes than it holds")
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(pickles) != 1 or any(name.endswith("/constants.pkl") for name in archive.namelist()):
+            raise ValueError("no file of torch.save(), or one of TorchScript")
+        with archive.open(pickles[0]) as file:
+            state = _Reader(file, archive, pickles[0].removesuffix("data.pkl")).load()
+    if not isinstance(state, dict) or not all(
+            isinstance(name, str) and torch.is_tensor(t) for name, t in state.items()):
+        raise ValueError("expected tensors by name")
+    return state
+
+
+def _tensor(storage, offset, size, stride, *_):
+    numbers = [offset, *size, *stride]
+    if len(size) != len(stride) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ValueError("a tensor of an impossible shape")
+    count = 1
+    for n in size:
+        count *= n
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+    if count > len(storage) or (count and last >= len(storage)):
+        raise ValueError("a tensor that is larger than its bytes")
+    return storage.as_strided(size, stride, offset) if count else storage.new_empty(size)
+
+
+# The pickle module's reader in Python: a few bytes make the one in C take gigabytes for its memo.
+class _Reader(pickle._Unpickler):
+    """Knows tensors, parameters and plain containers; nothing else can be made or called."""
+
+    def __init__(self, file, archive, folder):
+        super().__init__(file)
+        self._archive, self._folder, self._storages = archive, folder, {}
+
+    def find_class(self, module, name):
+        if module == "torch" and name in _TYPES:
+            return _TYPES[name]
+        known = {("collections", "OrderedDict"): collections.OrderedDict,
+                 ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+                 ("torch._utils", "_rebuild_parameter"): _parameter}
+        if (module, name) not in known:
+            raise ValueError(f"it wants {module}.{name}"[:100])
+        return known[module, name]
+
+    def persistent_load(self, saved):
+        _, kind, key, *_ = saved
+        if key not in self._storages:
+            values = bytearray(self._archive.read(self._folder + "data/" + key))
+            self._storages[key] = (torch.frombuffer(values, dtype=kind) if values
+                                   else torch.empty(0, dtype=kind))
+        return self._storages[key]
+
+    # What an object's own attributes would be; a state_dict has versions of modules there.
+    dispatch = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: lambda self: self.stack.pop()}
+
+
+def _parameter(values, *_):
+    return values
