@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
+import { createServer } from "node:http";
 import { pathToFileURL } from "node:url";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { chromium } from "playwright-core";
@@ -47,4 +48,54 @@ export async function openFile(
   await use(page);
   assert.deepEqual(faults, []);
   await context.close();
+}
+
+/** Puts markup into a page that would run code and ask a server, and tells what it achieved. */
+export async function breakOut(
+  browser: Browser,
+  file: string,
+): Promise<{ ran: boolean; seen: string[] }> {
+  const seen: string[] = [];
+  const server = createServer((request, response) => {
+    seen.push(request.url!);
+    response.end("window.broken = 1");
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address() as { port: number };
+  const context = await browser.newContext();
+  try {
+    const page = await context.newPage();
+    await page.goto(pathToFileURL(file).href);
+    const ran = await page.evaluate(async (from) => {
+      const place = document.createElement("div");
+      place.innerHTML =
+        `<img src="${from}/image"><img src="data:," onerror="window.broken = 1">` +
+        `<iframe src="${from}/frame"></iframe><object data="${from}/object"></object>` +
+        `<video src="${from}/video"></video><link rel="stylesheet" href="${from}/style">` +
+        `<form action="${from}/form" target="own"></form>`;
+      document.body.append(place);
+      for (const set of [{ src: `${from}/script` }, { textContent: "window.broken = 1" }])
+        document.body.append(Object.assign(document.createElement("script"), set));
+      document.body.style.backgroundImage = `url(${from}/background)`;
+      const ask = (what: () => unknown) =>
+        Promise.resolve()
+          .then(what)
+          .catch(() => null);
+      await ask(() => fetch(`${from}/fetch`, { mode: "no-cors" }));
+      await ask(() => navigator.sendBeacon(`${from}/beacon`, "x"));
+      await ask(() => new EventSource(`${from}/events`).close());
+      await ask(() => new Worker(`${from}/worker`));
+      await ask(() => new WebSocket(`${from.replace("http", "ws")}/socket`));
+      await ask(() => import(`${from}/module`));
+      await ask(() => new Function("window.broken = 1")());
+      await ask(() => place.querySelector("form")!.submit());
+      await new Promise((done) => setTimeout(done, 500));
+      return "broken" in window;
+    }, `http://127.0.0.1:${port}`);
+    return { ran, seen };
+  } finally {
+    await context.close();
+    server.closeAllConnections();
+    server.close();
+  }
 }

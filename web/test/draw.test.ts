@@ -14,7 +14,7 @@ import { Dictionary, pictureOf } from "../src/drawdata";
 import { Network } from "../src/network";
 import { levelOf } from "../src/quantize";
 import type { Blob, Layer } from "../src/schema";
-import { launch, openFile, skip } from "./chromium";
+import { breakOut, launch, openFile, skip } from "./chromium";
 import { drawPage } from "./drawpage";
 import { SIDE, grey, stroke, strokes } from "./strokes";
 
@@ -265,6 +265,12 @@ test("hostile names of classes stay text", { skip }, async () => {
     assert.equal(await page.evaluate(() => "hacked" in window), false);
     assert.equal(await page.locator("#app script, #app b, #app i, #app img").count(), 0);
   });
+});
+
+test("what the policy forbids reaches nobody", { skip }, async () => {
+  // browser.test.ts has the control, and a report.
+  const file = await makePage("locked", 0);
+  assert.deepEqual(await breakOut(browser, file), { ran: false, seen: [] });
 });
 
 test("every control has a name; dark, and as wide as a phone", { skip }, async () => {
