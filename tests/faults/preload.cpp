@@ -4,15 +4,18 @@
 //   FAULT=write:17:short    it writes half of its bytes
 //   FAULT=count             nothing fails
 //   FAULT_FOLDER=DIR        only files below DIR count, for open, write, fsync and rename
-//   FAULT_REPORT=FILE       at the end: how often each was called, as "open 12"
+//   FAULT_REPORT=FILE       at the end: how often each was called, as "open 12"; with FAULT=count also a
+//                           number for each call that says by which way the program came to it
 //   FAULT_CLOCK=jumps       the wall clock jumps by years, forward and back, each time it is looked at
 //
 // Calls: open, write, fsync, rename, mmap, malloc.
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +40,10 @@ int failing_error = 0;  // 0: a short write
 const char* folder = nullptr;
 std::atomic<bool> ready{false};
 
+constexpr long kMostWays = 1 << 16;
+uint32_t ways[kCalls][kMostWays];
+bool counting = false;
+
 template <typename Function>
 Function next(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
@@ -56,10 +63,22 @@ int error_number(const char* name) {
   return 0;
 }
 
+// A hash of the functions that called each other until here.
+uint32_t way() {
+  void* callers[32];
+  const int depth = backtrace(callers, 32);
+  uint32_t hash = 2166136261u;
+  for (int i = 0; i < depth; ++i)
+    hash = (hash ^ static_cast<uint32_t>(reinterpret_cast<uintptr_t>(callers[i]))) * 16777619u;
+  return hash;
+}
+
 // Whether this call is the one that fails.
 bool fails(Call call) {
   if (!ready.load(std::memory_order_relaxed)) return false;
-  return ++counts[call] == failing_number && failing_call == call;
+  const long number = ++counts[call];
+  if (counting && number <= kMostWays) ways[call][number - 1] = way();
+  return number == failing_number && failing_call == call;
 }
 
 bool is_below(const char* path) {
@@ -86,6 +105,8 @@ __attribute__((constructor)) void start() {
         if (strcmp(kNames[i], name) == 0) failing_call = i;
       failing_error = error_number(error);
     }
+    counting = strcmp(fault, "count") == 0;
+    if (counting) way();  // the first time it loads a library
     ready = true;
   }
 }
@@ -95,7 +116,12 @@ __attribute__((destructor)) void finish() {
   if (const char* report = getenv("FAULT_REPORT")) {
     FILE* out = fopen(report, "w");
     if (out == nullptr) return;
-    for (int i = 0; i < kCalls; ++i) fprintf(out, "%s %ld\n", kNames[i], counts[i].load());
+    for (int i = 0; i < kCalls; ++i) {
+      const long count = counts[i];
+      fprintf(out, "%s %ld", kNames[i], count);
+      for (long k = 0; counting && k < count && k < kMostWays; ++k) fprintf(out, " %u", ways[i][k]);
+      fputc('\n', out);
+    }
     fclose(out);
   }
 }
