@@ -54,10 +54,48 @@ class Trainer {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // The loop (trainer.cpp).
   void freeze();
   void train_mode();
   RunSummary train_to_the_end(std::optional<double> minutes);
+  /// "epochs", "accuracy", "minutes" or "patience"; empty if the run continues.
+  std::string reason_to_stop() const;
+  void train_epoch();
+  void train_step();
+  Batch batch_of(int64_t position) const;
+  PruningContext pruning_context();
+  Quantizers quantizers() const;
+  EvaluateOptions evaluation(int64_t epoch) const;
+  /// Reads the sums from the device: once a second, and before a result depends on them.
+  void look_at_sums();
+  /// Tells `remcaps status` how far the run is (runs/status.h).
+  void note_progress(double loss, double accuracy);
+  [[noreturn]] void stop_not_finite(int64_t position);
+  double seconds() const;
+
+  // The end of an epoch and of the run (trainer_epoch.cpp).
+  void end_epoch();
+  void validate(EpochRecord& record);
+  void prune(EpochRecord& record);
+  /// The loss that a threshold search compares.
+  double search_loss();
+  void measure_test(EpochRecord& record);
+  void warn_if_saturated(const EpochRecord& record) const;
+  void warn_if_pruned_at_chance(const EpochRecord& record);
+  RunSummary finish(const std::string& reason);
+
+  // Saving and resuming (trainer_state.cpp).
   void start();
+  void stop_if_interrupted();
+  [[noreturn]] void save_after_loss(const PeerLost& lost);
+  bool checkpoint_is_due() const;        ///< within an epoch
+  bool epoch_checkpoint_is_due() const;  ///< at its end
+  void save_state_now();
+  void write_state();
+  void save_epoch();  ///< saves last and state after an epoch, unless they are saved already
+  WeightsInfo weights_info(int64_t epoch) const;
+
+  // What the processes of the run agree on (trainer_group.cpp).
   bool writes() const { return group_ == nullptr || group_->rank() == 0; }
   /// Error if the network's routing depends on the whole batch.
   void check_can_be_divided() const;
@@ -69,39 +107,6 @@ class Trainer {
   void check_same_masks();
   /// Looks for signals and at the time limit. All processes see the same.
   void look_for_stop();
-  [[noreturn]] void save_after_loss(const PeerLost& lost);
-  EvaluateOptions evaluation(int64_t epoch) const;
-  /// "epochs", "accuracy", "minutes" or "patience"; empty if the run continues.
-  std::string reason_to_stop() const;
-  void train_epoch();
-  void train_step();
-  void end_epoch();
-  void warn_if_saturated(const EpochRecord& record) const;
-  void validate(EpochRecord& record);
-  void prune(EpochRecord& record);
-  void warn_if_pruned_at_chance(const EpochRecord& record);
-  void measure_test(EpochRecord& record);
-  RunSummary finish(const std::string& reason);
-
-  Batch batch_of(int64_t position) const;
-  PruningContext pruning_context();
-  /// The loss that a threshold search compares.
-  double search_loss();
-  Quantizers quantizers() const;
-
-  /// Reads the sums from the device: once a second, and before a result depends on them.
-  void look_at_sums();
-  /// Tells `remcaps status` how far the run is (runs/status.h).
-  void note_progress(double loss, double accuracy);
-  [[noreturn]] void stop_not_finite(int64_t position);
-  void stop_if_interrupted();
-  bool checkpoint_is_due() const;        ///< within an epoch
-  bool epoch_checkpoint_is_due() const;  ///< at its end
-  void save_state_now();
-  void write_state();
-  void save_epoch();  ///< saves last and state after an epoch, unless they are saved already
-  WeightsInfo weights_info(int64_t epoch) const;
-  double seconds() const;
 
   Recipe recipe_;
   RunFolder folder_;
