@@ -21,12 +21,29 @@ struct CouplingsCommand {
   bool all = false;
 };
 
-// Collects batches into one tensor for the whole split, which is allocated once.
+// Collects batches into one tensor for the whole split, which is allocated once. Several processes
+// each add a batch at a time; rank 0 collects those of all.
 class Stack {
  public:
-  explicit Stack(int64_t images) : images_(images) {}
+  Stack(int64_t images, ProcessGroup* group) : images_(images), group_(group) {}
 
   void add(const std::string& name, const Tensor& batch) {
+    if (group_ == nullptr) return append(name, batch);
+    const Tensor own = batch.cpu().contiguous();
+    std::vector<int64_t> shape = own.sizes().vec();
+    for (std::string& part :
+         group_->gather({static_cast<const char*>(own.data_ptr()), own.nbytes()})) {
+      if (!writes(group_)) continue;
+      shape[0] = -1;
+      append(name, torch::from_blob(part.data(), {static_cast<int64_t>(part.size())}, torch::kUInt8)
+                       .view(own.scalar_type())
+                       .view(shape));
+    }
+  }
+  const TensorMap& tensors() const { return tensors_; }
+
+ private:
+  void append(const std::string& name, const Tensor& batch) {
     Tensor& whole = tensors_[name];
     if (!whole.defined()) {
       std::vector<int64_t> shape = batch.sizes().vec();
@@ -37,10 +54,9 @@ class Stack {
     whole.slice(0, at, at + batch.size(0)).copy_(batch);
     at += batch.size(0);
   }
-  const TensorMap& tensors() const { return tensors_; }
 
- private:
   int64_t images_;
+  ProcessGroup* group_;
   TensorMap tensors_;
   std::map<std::string, int64_t> filled_;
 };
@@ -51,33 +67,35 @@ Tensor column(const Tensor& coupling, const Tensor& predicted) {
   return coupling.gather(2, parent).squeeze(2);
 }
 
-// One batch with and without quantization. Both use the column of the quantized prediction.
-void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch,
+// The first `count` images of a batch with and without quantization. Both use the column of the
+// quantized prediction.
+void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch, int64_t count,
                const Forward& plain, const Forward& quantized, const Quantizers& quantizers) {
   const Tensor predicted = quantized.activations.argmax(1);
-  stack.add("labels", batch.labels);
-  stack.add("predictions", predicted);
-  stack.add("predictions_unquantized", plain.activations.argmax(1));
+  const auto add = [&](const std::string& name, const Tensor& values) {
+    stack.add(name, values.narrow(0, 0, count));
+  };
+  add("labels", batch.labels);
+  add("predictions", predicted);
+  add("predictions_unquantized", plain.activations.argmax(1));
   const auto levels_of = [&](size_t layer, const Tensor& coupling) {
     return level_indices(coupling, *quantizers[layer]).to(torch::kUInt8);
   };
   const size_t last = plain.routings.size() - 1;
-  stack.add("couplings", column(plain.routings[last].coupling, predicted));
-  stack.add("levels", levels_of(last, column(quantized.routings[last].coupling, predicted)));
+  add("couplings", column(plain.routings[last].coupling, predicted));
+  add("levels", levels_of(last, column(quantized.routings[last].coupling, predicted)));
   if (!command.all) return;
   for (size_t layer = 0; layer < plain.routings.size(); ++layer) {
     const std::string name = plain.routings[layer].layer;
-    stack.add(name + "/couplings", plain.routings[layer].coupling);
+    add(name + "/couplings", plain.routings[layer].coupling);
     if (quantizers[layer])
-      stack.add(name + "/levels", levels_of(layer, quantized.routings[layer].coupling));
+      add(name + "/levels", levels_of(layer, quantized.routings[layer].coupling));
   }
 }
 
-void run_couplings(const CouplingsCommand& command) {
-  std::vector<int64_t> levels;
-  if (!command.levels.empty()) levels = parse_levels(command.levels);
-  const LoadedRun run = command.run.load();
-  prepare_output(command.out);
+void run_couplings(const CouplingsCommand& command, std::vector<int64_t> levels,
+                   const LoadedRun& run, ProcessGroup* group) {
+  if (writes(group)) prepare_output(command.out);
   const DataSplits data = run.load_data(command.run.place.data);
   const BatchSource source = run.source(data, command.run.split);
   const Quantizers quantizers = quantizers_of(run, levels);
@@ -87,20 +105,25 @@ void run_couplings(const CouplingsCommand& command) {
   const int64_t images = command.limit > 0 ? std::min(command.limit, source.size()) : source.size();
 
   const torch::NoGradGuard no_grad;
-  const bool bf16 = command.run.evaluation(run).bf16;
+  const bool bf16 = command.run.evaluation(run, group).bf16;
   ForwardOptions plain, quantized;
   plain.trace = quantized.trace = true;
   quantized.quantizers = quantizers;
-  Stack stack(images);
+  Stack stack(images, group);
   Progress bar("couplings", images);
-  for (int64_t first = 0; first < images; first += command.run.batch) {
-    const Batch batch = source.evaluation_batch(first, std::min(command.run.batch, images - first));
+  const int64_t processes = group == nullptr ? 1 : group->size();
+  for (int64_t first = 0; first < images; first += processes * command.run.batch) {
+    const int64_t own = first + (group == nullptr ? 0 : group->rank() * command.run.batch);
+    const int64_t count = std::clamp<int64_t>(images - own, 0, command.run.batch);
+    // A process that has nothing left adds no image of this batch.
+    const Batch batch = source.evaluation_batch(count > 0 ? own : 0, std::max<int64_t>(count, 1));
     const EvaluationPrecision precision(bf16, run.device);
-    add_batch(stack, command, batch, run.model->forward(batch.images, plain),
+    add_batch(stack, command, batch, count, run.model->forward(batch.images, plain),
               run.model->forward(batch.images, quantized), quantizers);
-    bar.update(first + batch.labels.size(0));
+    bar.update(std::min(images, first + processes * command.run.batch));
   }
   bar.finish();
+  if (!writes(group)) return;
 
   TensorMap tensors = stack.tensors();
   levels.clear();
@@ -145,7 +168,13 @@ void add_couplings(CLI::App& app) {
                     "class's column of the last");
   command->footer(
       "Example:\n  remcaps couplings runs/mnist/dr-capsnet/seed-42 --out couplings.safetensors");
-  command->callback([options] { run_couplings(*options); });
+  command->callback([options] {
+    const auto levels =
+        options->levels.empty() ? std::vector<int64_t>() : parse_levels(options->levels);
+    options->run.with_run([&](const LoadedRun& run, ProcessGroup* group) {
+      run_couplings(*options, levels, run, group);
+    });
+  });
 }
 
 }  // namespace remcaps::cli

@@ -11,10 +11,10 @@ void DistributedOptions::add_to(CLI::App& command) {
   command
       .add_option(
           "--distributed", mode,
-          "auto: the processes that torchrun, srun or mpirun started train one run together; "
-          "off: each is alone")
+          "auto: the processes that torchrun, srun or mpirun started work together; off: each is "
+          "alone")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "off"}));
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   command
       .add_option("--timeout", timeout,
                   "Seconds until a process that does not come or answer is given up")
@@ -25,7 +25,12 @@ void DistributedOptions::add_to(CLI::App& command) {
 void DistributedOptions::run(const std::string& device,
                              const std::function<void(torch::Device, ProcessGroup*)>& work) const {
   const auto launch = mode == "off" ? std::nullopt : find_launch();
-  if (!launch) return work(parse_device(device), nullptr);
+  if (mode == "on" && !launch)
+    throw UsageError(
+        "--distributed on: no launcher started this process; expected the variables "
+        "of torchrun, srun or mpirun");
+  // A process alone needs no group, unless it is asked for.
+  if (!launch || (launch->size == 1 && mode != "on")) return work(parse_device(device), nullptr);
   mute_messages(launch->rank > 0);
   try {
     const torch::Device own =

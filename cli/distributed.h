@@ -1,4 +1,4 @@
-// One run on several processes, for the commands that train.
+// Commands that several processes carry out together.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -21,5 +21,10 @@ struct DistributedOptions {
   void run(const std::string& device,
            const std::function<void(torch::Device, ProcessGroup*)>& work) const;
 };
+
+/// Whether this process prints the result and writes files.
+inline bool writes(const ProcessGroup* group) {
+  return group == nullptr || group->rank() == 0;
+}
 
 }  // namespace remcaps::cli

@@ -23,6 +23,8 @@ struct EntropyCommand {
   std::string levels;
   std::string save;
   int64_t trees = 0;
+
+  bool searches() const { return levels == "auto"; }
 };
 
 struct Result {
@@ -33,10 +35,10 @@ struct Result {
 
 // K of each layer, chosen on the validation split.
 std::vector<int64_t> found_levels(const EntropyCommand& command, const LoadedRun& run,
-                                  const DataSplits& data) {
+                                  const DataSplits& data, ProcessGroup* group) {
   const BatchSource validation = run.source(data, "validation");
   const LevelChoice choice =
-      choose_with_progress(run, validation, LevelOptions{}, command.run.evaluation(run));
+      choose_with_progress(run, validation, LevelOptions{}, command.run.evaluation(run, group));
   check(choice.curves.back().chosen > 0,
         "--levels auto: no K up to {} keeps the validation accuracy of {:.2f} %; give one",
         choice.curves.back().points.back().levels, choice.accuracy * 100);
@@ -139,17 +141,14 @@ void print_json(const LoadedRun& run, const EntropyCommand& command, const Resul
   fmt::print("{}\n", json_text(json));
 }
 
-void run_entropy(const EntropyCommand& command) {
-  const bool search = command.levels == "auto";
-  std::vector<int64_t> levels;
-  if (!search && !command.levels.empty()) levels = parse_levels(command.levels);
-  const LoadedRun run = command.run.load();
-  if (!command.save.empty()) prepare_output(command.save);
+void run_entropy(const EntropyCommand& command, std::vector<int64_t> levels, const LoadedRun& run,
+                 ProcessGroup* group) {
+  if (writes(group) && !command.save.empty()) prepare_output(command.save);
   const DataSplits data = run.load_data(command.run.place.data);
-  if (search) levels = found_levels(command, run, data);
+  if (command.searches()) levels = found_levels(command, run, data, group);
   const Quantizers quantizers = quantizers_of(run, levels);
   const BatchSource source = run.source(data, command.run.split);
-  EvaluateOptions evaluation = command.run.evaluation(run);
+  EvaluateOptions evaluation = command.run.evaluation(run, group);
   Result result;
   result.sparsity = measure_sparsity(*run.model);
   {
@@ -164,6 +163,7 @@ void run_entropy(const EntropyCommand& command) {
     result.plain = std::move(measured.plain);
     result.trees = std::move(*measured.trees);
   }
+  if (!writes(group)) return;
   if (!command.save.empty()) {
     const int64_t trees = save_dictionary(command.save, result.trees, *quantizers.back(),
                                           {{"weights", run.weights.string()},
@@ -194,7 +194,13 @@ void add_entropy(CLI::App& app) {
   command->add_option("--save", options->save, "Write the dictionary to a safetensors file");
   command->footer(
       "Example:\n  remcaps entropy runs/mnist/dr-capsnet-rem/seed-42 --levels 11 --json");
-  command->callback([options] { run_entropy(*options); });
+  command->callback([options] {
+    const bool given = !options->levels.empty() && !options->searches();
+    const auto levels = given ? parse_levels(options->levels) : std::vector<int64_t>();
+    options->run.with_run([&](const LoadedRun& run, ProcessGroup* group) {
+      run_entropy(*options, levels, run, group);
+    });
+  });
 }
 
 }  // namespace remcaps::cli

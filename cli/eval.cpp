@@ -154,12 +154,11 @@ void print_measurement_json(const LoadedRun& run, const RunOptions& options,
   fmt::print("{}\n", json_text(json));
 }
 
-void run_eval(const RunOptions& options) {
-  const LoadedRun run = options.load();
+void run_eval(const RunOptions& options, const LoadedRun& run, ProcessGroup* group) {
   const DataSplits data = run.load_data(options.place.data);
   const Dataset& images = data.split(options.split);
   const BatchSource source = run.source(images, options.split);
-  EvaluateOptions evaluation = options.evaluation(run);
+  EvaluateOptions evaluation = options.evaluation(run, group);
   const Quantizers quantizers = run.recipe.quantize.quantizers(run.model->routing_layers().size());
   SplitMeasurement result;
   {
@@ -169,6 +168,7 @@ void run_eval(const RunOptions& options) {
   }
   check(std::isfinite(result.plain.loss), "{}: the loss on {} is not finite", run.weights.string(),
         options.split);
+  if (!writes(group)) return;
   const Sparsity sparsity = measure_sparsity(*run.model);
   (options.json ? print_measurement_json : print_measurement_table)(run, options, result, sparsity,
                                                                     images.note);
@@ -182,7 +182,10 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<RunOptions>("test");
   options->add_to(*command);
   command->footer("Example:\n  remcaps eval runs/fashion-mnist/eff-capsnet/seed-42 --json");
-  command->callback([options] { run_eval(*options); });
+  command->callback([options] {
+    options->with_run(
+        [&](const LoadedRun& run, ProcessGroup* group) { run_eval(*options, run, group); });
+  });
 }
 
 }  // namespace remcaps::cli

@@ -48,15 +48,15 @@ void print_text(const LevelChoice& choice, const std::string& split) {
   fmt::print("\nquantize: {{levels: [{}]}}\n", fmt::join(choice.levels(), ", "));
 }
 
-void run_levels(const LevelsCommand& command) {
-  const LoadedRun run = command.run.load();
+void run_levels(const LevelsCommand& command, const LoadedRun& run, ProcessGroup* group) {
   const DataSplits data = run.load_data(command.run.place.data);
   const BatchSource source = run.source(data, command.run.split);
   LevelOptions options;
   options.candidates = command.candidates;
   options.tolerance = command.tolerance / 100;
   const LevelChoice choice =
-      choose_with_progress(run, source, options, command.run.evaluation(run));
+      choose_with_progress(run, source, options, command.run.evaluation(run, group));
+  if (!writes(group)) return;
   if (command.run.json)
     fmt::print("{}\n", json_text(to_json(choice, run, command.run.split)));
   else
@@ -81,7 +81,10 @@ void add_levels(CLI::App& app) {
       ->check(between(0, 100));
   command->footer(
       "Example:\n  remcaps levels runs/mnist/dr-capsnet/seed-42 --candidates 2,3,5,6,11,21");
-  command->callback([options] { run_levels(*options); });
+  command->callback([options] {
+    options->run.with_run(
+        [&](const LoadedRun& run, ProcessGroup* group) { run_levels(*options, run, group); });
+  });
 }
 
 }  // namespace remcaps::cli

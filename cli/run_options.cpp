@@ -26,11 +26,17 @@ void RunOptions::add_to(CLI::App& command) {
                   "float32, tf32 or bf16 (default: on a GPU the run's, on a CPU float32)")
       ->check(CLI::IsMember({"float32", "tf32", "bf16"}));
   place.add_to(command);
+  distributed.add_to(command);
   command.add_flag("--json", json, "One JSON object on stdout; accuracies are 0 to 1");
 }
 
-LoadedRun RunOptions::load() const {
-  LoadedRun run = load_run(path, parse_device(place.device), checkpoint);
+void RunOptions::with_run(const std::function<void(const LoadedRun&, ProcessGroup*)>& work) const {
+  distributed.run(place.device,
+                  [&](torch::Device device, ProcessGroup* group) { work(load(device), group); });
+}
+
+LoadedRun RunOptions::load(torch::Device device) const {
+  LoadedRun run = load_run(path, device, checkpoint);
   const bool can_bf16 =
       cpu_has_bf16_convolution() && run.recipe.kernel_path() == KernelPath::kFused;
   if (run.device.is_cpu() && (precision == "tf32" || (precision == "bf16" && !can_bf16)))
@@ -41,9 +47,10 @@ LoadedRun RunOptions::load() const {
   return run;
 }
 
-EvaluateOptions RunOptions::evaluation(const LoadedRun& run) const {
+EvaluateOptions RunOptions::evaluation(const LoadedRun& run, ProcessGroup* group) const {
   EvaluateOptions options = run.evaluation();
   options.batch = batch;
+  options.group = group;
   return options;
 }
 

@@ -5,25 +5,32 @@
 #include <string>
 #include <vector>
 
+#include "cli/distributed.h"
 #include "cli/options.h"
 #include "remcaps/evaluation/split_trees.h"
 #include "remcaps/runs/load.h"
 
 namespace remcaps::cli {
 
-/// RUN, --split, --checkpoint, --batch, --precision, --device, --data, --threads, --json.
+/// RUN, --split, --checkpoint, --batch, --precision, --device, --data, --threads, --distributed,
+/// --timeout, --json.
 struct RunOptions {
   std::string path, split, checkpoint, precision;
   int64_t batch = 128;
   bool json = false;
   PlaceOptions place;
+  DistributedOptions distributed;
 
   explicit RunOptions(std::string default_split) : split(std::move(default_split)) {}
   void add_to(CLI::App& command);
 
-  LoadedRun load() const;
+  /// Calls `work` with the loaded run and the processes that a launcher started, or null.
+  void with_run(const std::function<void(const LoadedRun&, ProcessGroup*)>& work) const;
   /// The run's options, with the batch size of the command line.
-  EvaluateOptions evaluation(const LoadedRun& run) const;
+  EvaluateOptions evaluation(const LoadedRun& run, ProcessGroup* group) const;
+
+ private:
+  LoadedRun load(torch::Device device) const;
 };
 
 /// "11" or "11,6": one K, or one per routing layer. UsageError names the flag.

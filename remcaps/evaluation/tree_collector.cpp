@@ -44,6 +44,78 @@ void add_to(Tensor& sum, const Tensor& value) {
   sum = sum.defined() ? sum + value : value;
 }
 
+Tensor sum_in_order(const std::vector<Tensor>& batches) {
+  Tensor sum;
+  for (const Tensor& each : batches) add_to(sum, each);
+  return sum;
+}
+
+// Process r of n has the batches r, r + n, r + 2n and so on.
+template <typename Value>
+std::vector<Value> in_order_of_batches(const std::vector<std::vector<Value>>& of_ranks) {
+  std::vector<Value> all;
+  for (size_t k = 0; k < of_ranks.front().size(); ++k)
+    for (const auto& of_rank : of_ranks)
+      if (k < of_rank.size()) all.push_back(of_rank[k]);
+  return all;
+}
+
+// The numbers of each rank.
+template <typename Number>
+std::vector<std::vector<Number>> gather_numbers(ProcessGroup& group,
+                                                const std::vector<Number>& own) {
+  std::vector<std::vector<Number>> of_ranks;
+  for (const std::string& part :
+       group.gather({reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Number)})) {
+    auto& numbers = of_ranks.emplace_back(part.size() / sizeof(Number));
+    std::memcpy(numbers.data(), part.data(), part.size());
+  }
+  return of_ranks;
+}
+
+// The float64 tensors of all processes, each of one dimension.
+std::vector<Tensor> gather_batches(ProcessGroup& group, const std::vector<Tensor>& own) {
+  std::vector<double> numbers;  // of each tensor its length and its values
+  for (const Tensor& each : own) {
+    const Tensor host = each.cpu().contiguous();
+    numbers.push_back(static_cast<double>(host.numel()));
+    numbers.insert(numbers.end(), host.data_ptr<double>(), host.data_ptr<double>() + host.numel());
+  }
+  std::vector<std::vector<Tensor>> of_ranks;
+  for (const std::vector<double>& part : gather_numbers(group, numbers)) {
+    auto& batches = of_ranks.emplace_back();
+    for (auto at = part.begin(); at != part.end();) {
+      const auto end = at + 1 + static_cast<int64_t>(*at);
+      batches.push_back(torch::tensor(std::vector<double>(at + 1, end), torch::kDouble));
+      at = end;
+    }
+  }
+  return in_order_of_batches(of_ranks);
+}
+
+// Where a key of a process stands in the sequence of all images.
+Dictionary::Place place_of_images(const std::vector<std::vector<int64_t>>& batch_sizes) {
+  struct Begin {
+    int64_t own, whole;  // images before a batch, in its process and in all
+  };
+  std::vector<std::vector<Begin>> begins(batch_sizes.size());
+  int64_t whole = 0;
+  for (size_t k = 0; k < batch_sizes.front().size(); ++k)
+    for (size_t rank = 0; rank < batch_sizes.size(); ++rank) {
+      if (k >= batch_sizes[rank].size()) continue;
+      const int64_t own = k == 0 ? 0 : begins[rank].back().own + batch_sizes[rank][k - 1];
+      begins[rank].push_back({own, whole});
+      whole += batch_sizes[rank][k];
+    }
+  return [begins](size_t rank, int64_t place) {
+    const auto next =
+        std::upper_bound(begins[rank].begin(), begins[rank].end(), place,
+                         [](int64_t at, const Begin& begin) { return at < begin.own; });
+    const Begin& batch = *std::prev(next);
+    return batch.whole + place - batch.own;
+  };
+}
+
 }  // namespace
 
 Tensor couplings_to(const Tensor& coupling, const Tensor& classes) {
@@ -96,6 +168,7 @@ void TreeCollector::add(const Forward& quantized, const Tensor& labels) {
   const Tensor predicted = quantized.activations.argmax(1);
   add_to(correct_, predicted.eq(labels).sum());
   samples_ += predicted.size(0);
+  batch_sizes_.push_back(predicted.size(0));
   const Tensor class_of = predicted.cpu();
   for (int64_t row = 0; row < class_of.size(0); ++row)
     ++samples_per_class_[class_of.data_ptr<int64_t>()[row]];
@@ -116,14 +189,10 @@ void TreeCollector::add_parts(const Forward& quantized, const Tensor& predicted)
   const Tensor contributions =
       evidence_for(quantized.routings, first_chained_layer(quantized.routings), predicted).children;
   const EffectiveParts parts = effective_parts(contributions);
-  if (!parts_.half.defined()) {
-    parts_.half = torch::zeros({static_cast<int64_t>(samples_per_class_.size())},
-                               contributions.options().dtype(torch::kDouble));
-    parts_.spread = torch::zeros_like(parts_.half);
-    parts_.capsules = contributions.size(1);
-  }
-  parts_.half.index_add_(0, predicted, parts.half.to(torch::kDouble));
-  parts_.spread.index_add_(0, predicted, parts.spread);
+  parts_.capsules = contributions.size(1);
+  parts_.half.push_back(parts.half.to(torch::kDouble));
+  parts_.spread.push_back(parts.spread.to(torch::kDouble));
+  parts_.predicted.push_back(predicted.to(torch::kDouble));
 }
 
 void TreeCollector::add_unquantized(const Forward& plain) {
@@ -133,14 +202,14 @@ void TreeCollector::add_unquantized(const Forward& plain) {
     Scores& scores = scores_[layer];
     const Tensor& coupling = plain.routings[layer].coupling;
     if (coupling.size(-1) > 1) {
-      add_to(scores.row_entropy, row_entropies(coupling));
+      scores.row_entropy.push_back(row_entropies(coupling).view({1}));
       scores.rows += coupling.numel() / coupling.size(-1);
     }
     const Tensor norms = parent_norms(plain, layer);
     if (!norms.defined()) continue;
     const Tensor exact = norms.to(torch::kDouble);
-    add_to(scores.norm_sum, exact.sum(0));
-    add_to(scores.norm_square, exact.square().sum(0));
+    scores.norm_sum.push_back(exact.sum(0));
+    scores.norm_square.push_back(exact.square().sum(0));
     scores.images += norms.size(0);
   }
 }
@@ -152,7 +221,6 @@ void TreeCollector::merge(ProcessGroup& group) {
     group.all_reduce_sum(sums);
     counts.assign(sums.data_ptr<int64_t>(), sums.data_ptr<int64_t>() + sums.numel());
   };
-  // A process whose share has no batch has seen neither couplings nor lengths.
   std::vector<int64_t> totals = {samples_, correct_.defined() ? correct_.item<int64_t>() : 0};
   add_up(totals);
   samples_ = totals[0];
@@ -160,43 +228,56 @@ void TreeCollector::merge(ProcessGroup& group) {
   add_up(samples_per_class_);
   add_up(clamped_);
   add_up(couplings_);
+  // A process whose share has no batch does not know these sizes.
+  std::vector<int64_t> sizes = key_couplings_;
+  sizes.push_back(parts_.capsules);
+  for (const auto& of_rank : gather_numbers(group, sizes))
+    for (size_t k = 0; k < sizes.size(); ++k) sizes[k] = std::max(sizes[k], of_rank[k]);
+  parts_.capsules = sizes.back();
+  key_couplings_.assign(sizes.begin(), sizes.end() - 1);
+  for (OfBatches* each : {&parts_.half, &parts_.spread, &parts_.predicted})
+    *each = gather_batches(group, *each);
+
+  const auto batch_sizes = gather_numbers(group, batch_sizes_);
+  const Dictionary::Place place = place_of_images(batch_sizes);
+  batch_sizes_ = in_order_of_batches(batch_sizes);
   for (size_t layer = 0; layer < routing_.size(); ++layer) {
     Scores& scores = scores_[layer];
-    std::vector<double> numbers = {static_cast<double>(key_couplings_[layer]),
-                                   static_cast<double>(scores.rows),
-                                   static_cast<double>(scores.images)};
-    numbers.push_back(scores.rows > 0 ? scores.row_entropy.item<double>() : 0);
-    for (const Tensor& sums : {scores.norm_sum, scores.norm_square}) {
-      if (!sums.defined()) continue;
-      const Tensor host = sums.cpu();
-      numbers.insert(numbers.end(), host.data_ptr<double>(),
-                     host.data_ptr<double>() + host.numel());
-    }
-    const std::string bytes(reinterpret_cast<const char*>(numbers.data()),
-                            numbers.size() * sizeof(double));
-    scores = Scores{};
-    for (const std::string& part : group.gather(bytes)) {
-      std::vector<double> of_rank(part.size() / sizeof(double));
-      std::memcpy(of_rank.data(), part.data(), part.size());
-      const auto lengths = static_cast<int64_t>(of_rank.size() - 4) / 2;
-      key_couplings_[layer] = std::max(key_couplings_[layer], static_cast<int64_t>(of_rank[0]));
-      scores.rows += static_cast<int64_t>(of_rank[1]);
-      scores.images += static_cast<int64_t>(of_rank[2]);
-      add_to(scores.row_entropy, torch::tensor(of_rank[3], torch::kDouble));
-      if (lengths == 0) continue;
-      const auto copy = [&](int64_t from) {
-        const auto first = of_rank.begin() + from;
-        return torch::tensor(std::vector<double>(first, first + lengths), torch::kDouble);
-      };
-      add_to(scores.norm_sum, copy(4));
-      add_to(scores.norm_square, copy(4 + lengths));
-    }
+    std::vector<int64_t> counts = {scores.rows, scores.images};
+    add_up(counts);
+    scores.rows = counts[0];
+    scores.images = counts[1];
+    for (OfBatches* each : {&scores.row_entropy, &scores.norm_sum, &scores.norm_square})
+      *each = gather_batches(group, *each);
     if (!quantizers_[layer]) continue;
     Dictionary merged(dictionaries_[layer].classes());
-    for (const std::string& part : group.gather(dictionaries_[layer].to_bytes()))
-      merged.merge(part);
+    merged.merge(group.gather(dictionaries_[layer].to_bytes()), place);
     dictionaries_[layer] = std::move(merged);
   }
+}
+
+EffectivePartsReport TreeCollector::report_parts() const {
+  const Tensor predicted = torch::cat(parts_.predicted).to(torch::kLong);
+  const auto by_class = [&](const OfBatches& values) {
+    const Tensor all = torch::cat(values);
+    return torch::zeros({static_cast<int64_t>(samples_per_class_.size())}, all.options())
+        .index_add_(0, predicted, all)
+        .cpu();
+  };
+  const Tensor half = by_class(parts_.half), spread = by_class(parts_.spread);
+  const double images = static_cast<double>(std::max<int64_t>(1, samples_));
+  EffectivePartsReport report;
+  report.capsules = parts_.capsules;
+  report.half = half.sum().item<double>() / images;
+  report.spread = spread.sum().item<double>() / images;
+  for (size_t j = 0; j < samples_per_class_.size(); ++j) {
+    const double of_class =
+        samples_per_class_[j] > 0 ? static_cast<double>(samples_per_class_[j]) : std::nan("");
+    const int64_t at = static_cast<int64_t>(j);
+    report.half_per_class.push_back(half[at].item<double>() / of_class);
+    report.spread_per_class.push_back(spread[at].item<double>() / of_class);
+  }
+  return report;
 }
 
 ParseTreeReport TreeCollector::report(size_t frequent) const {
@@ -216,30 +297,16 @@ ParseTreeReport TreeCollector::report(size_t frequent) const {
                           quantizers_[layer]->levels());
     const Scores& scores = scores_[layer];
     if (scores.rows > 0)
-      trees.t_score = 1 - scores.row_entropy.item<double>() / static_cast<double>(scores.rows);
+      trees.t_score =
+          1 - sum_in_order(scores.row_entropy).item<double>() / static_cast<double>(scores.rows);
     if (scores.images > 0) {
-      const Tensor centre = scores.norm_sum / scores.images;
-      const Tensor variance = scores.norm_square / scores.images - centre.square();
+      const Tensor centre = sum_in_order(scores.norm_sum) / scores.images;
+      const Tensor variance = sum_in_order(scores.norm_square) / scores.images - centre.square();
       trees.d_score = variance.clamp_min(0).sqrt().max().item<double>();
     }
     report.layers.push_back(std::move(trees));
   }
-  if (parts_.half.defined()) {
-    const Tensor half = parts_.half.cpu(), spread = parts_.spread.cpu();
-    const double images = static_cast<double>(std::max<int64_t>(1, samples_));
-    report.parts = EffectivePartsReport{parts_.capsules,
-                                        half.sum().item<double>() / images,
-                                        spread.sum().item<double>() / images,
-                                        {},
-                                        {}};
-    for (size_t j = 0; j < samples_per_class_.size(); ++j) {
-      const double of_class =
-          samples_per_class_[j] > 0 ? static_cast<double>(samples_per_class_[j]) : std::nan("");
-      const int64_t at = static_cast<int64_t>(j);
-      report.parts->half_per_class.push_back(half[at].item<double>() / of_class);
-      report.parts->spread_per_class.push_back(spread[at].item<double>() / of_class);
-    }
-  }
+  if (!parts_.half.empty()) report.parts = report_parts();
   if (quantizers_.back())
     report.most_frequent = most_frequent_trees(dictionaries_.back(), key_couplings_.back(),
                                                quantizers_.back()->levels(), frequent);

@@ -39,26 +39,30 @@ class TreeCollector {
   /// The same images without quantizers, for the T- and D-score. Optional.
   void add_unquantized(const Forward& plain);
 
-  /// Adds what the other processes have collected: the reports of all become the same. Trees that are
-  /// as frequent as others are listed in another order than in one process.
+  /// Adds what the other processes have collected. Process r of n must have been given the batches r,
+  /// r + n, r + 2n and so on. The reports of all become that of one process, bit for bit.
   void merge(ProcessGroup& group);
 
   /// `frequent`: how many trees of each class to list.
   ParseTreeReport report(size_t frequent = 5) const;
 
  private:
-  struct Scores {  // sums on the device
-    Tensor row_entropy;
+  /// Float64 tensors of one dimension on the device, one for each batch. The report adds them up in
+  /// the order of the batches.
+  using OfBatches = std::vector<Tensor>;
+  struct Scores {
+    OfBatches row_entropy;  ///< [1], sums over the batch
     int64_t rows = 0;
-    Tensor norm_sum, norm_square;
+    OfBatches norm_sum, norm_square;  ///< [J], sums over the batch
     int64_t images = 0;
   };
-  struct Parts {  // sums by predicted class, float64 [classes], on the device
-    Tensor half, spread;
+  struct Parts {
+    OfBatches half, spread, predicted;  ///< [B]
     int64_t capsules = 0;
   };
   void check_layers(const Forward& forward) const;
   void add_parts(const Forward& quantized, const Tensor& predicted);
+  EffectivePartsReport report_parts() const;
 
   std::vector<RoutingLayer> routing_;
   std::vector<std::optional<Quantizer>> quantizers_;
@@ -69,6 +73,7 @@ class TreeCollector {
   std::vector<int64_t> samples_per_class_;    ///< by predicted class
   Tensor correct_;                            ///< int64, on the device
   Parts parts_;
+  std::vector<int64_t> batch_sizes_;  ///< images of each batch
   int64_t samples_ = 0;
 };
 

@@ -52,9 +52,8 @@ double entropy_bits(const std::vector<int64_t>& counts) {
 Dictionary::Dictionary(int64_t classes, size_t key_bytes, Hasher hasher)
     : key_bytes_(key_bytes), hasher_(std::move(hasher)), classes_(classes) {}
 
-bool Dictionary::matches(const Entry& entry, int64_t class_index, std::string_view key,
-                         size_t length) const {
-  if (entry.class_index != class_index || entry.length != length) return false;
+bool Dictionary::matches(const Entry& entry, const Entry& given, std::string_view key) const {
+  if (entry.class_index != given.class_index || entry.length != given.length) return false;
   return entry.offset == kNotStored || key.empty() ||
          std::memcmp(keys_.data() + entry.offset, key.data(), key.size()) == 0;
 }
@@ -65,22 +64,27 @@ void Dictionary::add(int64_t class_index, std::string_view key) {
   ++classes_[class_index].samples;
   KeyHash hash = hasher_(key);
   hash.low += static_cast<uint64_t>(class_index);
-  count(class_index, hash, key, key.size(), 1);
+  count({.class_index = static_cast<uint32_t>(class_index),
+         .next = kNone,
+         .offset = kNotStored,
+         .length = key.size(),
+         .count = 1,
+         .place = added_++},
+        hash, key);
 }
 
-void Dictionary::count(int64_t class_index, KeyHash hash, std::string_view key, size_t length,
-                       int64_t times) {
+void Dictionary::count(Entry entry, KeyHash hash, std::string_view key) {
   const auto [found, is_new] = first_.try_emplace(hash, static_cast<uint32_t>(entries_.size()));
   for (uint32_t at = is_new ? kNone : found->second; at != kNone; at = entries_[at].next) {
-    if (matches(entries_[at], class_index, key, length)) {
-      entries_[at].count += times;
+    if (matches(entries_[at], entry, key)) {
+      entries_[at].count += entry.count;
       return;
     }
   }
-  if (!key.empty()) note_difference(classes_[class_index], key);
-  Entry entry{static_cast<uint32_t>(class_index), is_new ? kNone : found->second, kNotStored,
-              length, times};
-  if (key.size() == length && keys_.size() + length <= key_bytes_) {
+  if (!key.empty()) note_difference(classes_[entry.class_index], key);
+  entry.next = is_new ? kNone : found->second;
+  entry.offset = kNotStored;
+  if (key.size() == entry.length && keys_.size() + key.size() <= key_bytes_) {
     entry.offset = keys_.size();
     keys_.insert(keys_.end(), key.begin(), key.end());
   } else {
@@ -110,23 +114,36 @@ std::string Dictionary::to_bytes() const {
   return bytes;
 }
 
-void Dictionary::merge(std::string_view bytes) {
-  for (ClassKeys& each : classes_) {
-    each.samples += take<int64_t>(bytes);
-    const auto length = take<uint64_t>(bytes);
-    const std::string first(take_text(bytes, length)), bits(take_text(bytes, length));
-    if (length == 0) continue;
-    note_difference(each, first);
-    for (size_t at = 0; at < length; ++at)
-      each.bits[at] = static_cast<char>(each.bits[at] | bits[at]);
+void Dictionary::merge(const std::vector<std::string>& parts, const Place& place) {
+  struct Counted {
+    Entry entry;
+    KeyHash hash;
+    std::string_view key;
+  };
+  std::vector<Counted> all;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    std::string_view bytes = parts[part];
+    for (ClassKeys& each : classes_) {
+      const auto samples = take<int64_t>(bytes);
+      each.samples += samples;
+      added_ += samples;
+      const auto length = take<uint64_t>(bytes);
+      const std::string first(take_text(bytes, length)), bits(take_text(bytes, length));
+      if (length == 0) continue;
+      note_difference(each, first);
+      for (size_t at = 0; at < length; ++at)
+        each.bits[at] = static_cast<char>(each.bits[at] | bits[at]);
+    }
+    while (!bytes.empty()) {
+      auto entry = take<Entry>(bytes);
+      const auto hash = take<KeyHash>(bytes);
+      entry.place = place(part, entry.place);
+      all.push_back({entry, hash, take_text(bytes, entry.offset == kNotStored ? 0 : entry.length)});
+    }
   }
-  while (!bytes.empty()) {
-    const auto entry = take<Entry>(bytes);
-    const auto hash = take<KeyHash>(bytes);
-    const bool stored = entry.offset != kNotStored;
-    count(entry.class_index, hash, take_text(bytes, stored ? entry.length : 0), entry.length,
-          entry.count);
-  }
+  std::sort(all.begin(), all.end(),
+            [](const Counted& a, const Counted& b) { return a.entry.place < b.entry.place; });
+  for (const Counted& each : all) count(each.entry, each.hash, each.key);
 }
 
 void Dictionary::note_difference(ClassKeys& of_class, std::string_view key) {

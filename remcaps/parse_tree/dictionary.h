@@ -13,7 +13,7 @@
 
 namespace remcaps {
 
-/// Counts keys as they come. A distinct key costs about 50 bytes and, as long as all stored keys
+/// Counts keys as they come. A distinct key costs about 60 bytes and, as long as all stored keys
 /// fit in `key_bytes`, the key itself. Keys are looked up by a 128-bit hash. A match is compared
 /// byte by byte with the stored key; a key that was not stored is known by its hash alone (the
 /// chance of one collision among a million keys is 10^-27).
@@ -30,8 +30,11 @@ class Dictionary {
 
   /// All that was counted, for merge() in another process of the same program.
   std::string to_bytes() const;
-  /// Adds what another dictionary has counted, as if its keys came after those of this one.
-  void merge(std::string_view bytes);
+  /// Where in a whole sequence of keys the key `place` of a part stands; both from 0.
+  using Place = std::function<int64_t(size_t part, int64_t place)>;
+  /// Adds what dictionaries of parts of a sequence have counted. This one becomes what it would be
+  /// if it had counted the whole sequence.
+  void merge(const std::vector<std::string>& parts, const Place& place);
 
   struct Tree {
     int64_t count = 0;
@@ -59,15 +62,16 @@ class Dictionary {
     uint64_t offset;  ///< of the key in keys_, or kNotStored
     uint64_t length;
     int64_t count;
+    int64_t place;  ///< how many keys came before it was first seen
   };
   struct ClassKeys {
     int64_t samples = 0;
     std::string first;  ///< the first key
     std::string bits;   ///< the bits in which a later key differed from it
   };
-  /// Counts a key; an empty text for one of `length` bytes that is known by its hash.
-  void count(int64_t class_index, KeyHash hash, std::string_view key, size_t length, int64_t times);
-  bool matches(const Entry& entry, int64_t class_index, std::string_view key, size_t length) const;
+  /// Counts the key of `entry`; an empty text for one that is known by its hash.
+  void count(Entry entry, KeyHash hash, std::string_view key);
+  bool matches(const Entry& entry, const Entry& given, std::string_view key) const;
   static void note_difference(ClassKeys& of_class, std::string_view key);
 
   size_t key_bytes_;
@@ -76,6 +80,7 @@ class Dictionary {
   std::vector<Entry> entries_;
   std::vector<char> keys_;
   std::vector<ClassKeys> classes_;
+  int64_t added_ = 0;
   int64_t unverified_ = 0;
 };
 

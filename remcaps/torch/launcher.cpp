@@ -84,7 +84,8 @@ std::optional<Launch> find_launch() {
     launch = slurm_launch();
   else if (is_set("OMPI_COMM_WORLD_SIZE"))
     launch = open_mpi_launch();
-  if (launch.size == 1) return std::nullopt;
+  else
+    return std::nullopt;
   if (is_set("MASTER_ADDR")) launch.address = variable_text("MASTER_ADDR");
   if (is_set("MASTER_PORT")) launch.port = variable_number("MASTER_PORT", 1, 65535);
   return launch;

@@ -23,7 +23,7 @@ struct Launch {
 ///   srun      SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID
 ///   mpirun    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK
 /// and, for all of them, MASTER_ADDR and MASTER_PORT if they are set. Nothing if no launcher
-/// started this process, or only this one. UsageError if a variable is missing or wrong.
+/// started this process. UsageError if a variable is missing or wrong.
 std::optional<Launch> find_launch();
 
 /// The first machine of a Slurm list: "node03" of "node[03-05,8],gpu1".

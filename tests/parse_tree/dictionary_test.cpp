@@ -62,35 +62,38 @@ TEST(Dictionary, MergedDictionariesCountAsOneThatSawEverything) {
   for (const auto& hasher : {Dictionary::Hasher(hash_key), same}) {
     for (const size_t key_bytes : {size_t{4}, Dictionary::kDefaultKeyBytes}) {
       if (key_bytes == 4 && hasher(std::string_view("a")) == KeyHash{}) continue;
-      Dictionary all(3, key_bytes, hasher), first(3, key_bytes, hasher),
-          second(3, key_bytes, hasher);
-      for (const auto& [into, of_class, key] : {std::tuple{&first, 0, "aa"},
-                                                {&first, 0, "ab"},
-                                                {&first, 0, "cc"},
-                                                {&first, 0, "dd"},
-                                                {&second, 0, "ab"},
-                                                {&second, 0, "ee"},
-                                                {&second, 0, "cc"},
-                                                {&second, 2, "zz"}}) {
-        into->add(of_class, key);
+      Dictionary all(3, key_bytes, hasher);
+      std::vector<Dictionary> parts(2, Dictionary(3, key_bytes, hasher));
+      const std::pair<int64_t, const char*> keys[] = {{0, "aa"}, {0, "ee"}, {0, "cc"}, {0, "ab"},
+                                                      {0, "ab"}, {0, "cc"}, {0, "dd"}, {2, "zz"},
+                                                      {0, "ff"}, {0, "cc"}, {0, "aa"}};
+      for (size_t k = 0; k < std::size(keys); ++k) {
+        const auto& [of_class, key] = keys[k];
+        parts[k % 2].add(of_class, key);
         all.add(of_class, key);
       }
       Dictionary merged(3, key_bytes, hasher);
-      for (const Dictionary* part : {&first, &second}) merged.merge(part->to_bytes());
+      merged.merge({parts[0].to_bytes(), parts[1].to_bytes()}, [](size_t part, int64_t place) {
+        return 2 * place + static_cast<int64_t>(part);
+      });
       EXPECT_EQ(merged.samples_per_class(), all.samples_per_class());
       EXPECT_EQ(merged.keys_per_class(), all.keys_per_class());
       EXPECT_EQ(merged.entropy_per_class(), all.entropy_per_class());
+      EXPECT_EQ(merged.unverified(), all.unverified());
       for (const int64_t of_class : {0, 1, 2}) {
         EXPECT_EQ(merged.varying_bits(of_class), all.varying_bits(of_class));
         const auto expected = all.most_frequent(of_class, 9),
                    found = merged.most_frequent(of_class, 9);
         ASSERT_EQ(found.size(), expected.size());
-        for (size_t k = 0; k < found.size(); ++k) EXPECT_EQ(found[k].count, expected[k].count);
+        for (size_t k = 0; k < found.size(); ++k) {
+          EXPECT_EQ(found[k].count, expected[k].count);
+          EXPECT_EQ(found[k].key, expected[k].key);
+        }
       }
     }
   }
   Dictionary broken(1);
-  EXPECT_THROW(broken.merge("abc"), Error);
+  EXPECT_THROW(broken.merge({"abc"}, [](size_t, int64_t place) { return place; }), Error);
 }
 
 TEST(Dictionary, KnowsTheBitsInWhichTheKeysOfAClassDiffer) {
