@@ -2,12 +2,12 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "remcaps/capsule/divided_batch.h"
+
 namespace remcaps {
 namespace {
 
 using torch::Tensor;
-
-ProcessGroup* dividing_group = nullptr;
 
 // [C] -> [1, C, 1, 1]
 Tensor of_channels(const Tensor& values, const Tensor& maps) {
@@ -21,16 +21,15 @@ struct Statistics {
 };
 
 Statistics whole_statistics(const Tensor& maps, ProcessGroup& group) {
-  const auto count = static_cast<double>(maps.numel() / maps.size(1));
+  const int64_t channels = maps.size(1), places = maps.size(2) * maps.size(3);
+  const auto count = static_cast<double>(maps.size(0) * places);
   auto [variance, mean] = at::var_mean(maps, {0, 2, 3}, /*unbiased=*/false);
   mean = mean.to(torch::kFloat64);
-  // [2C + 1]: sums, sums of squares, number of values
-  const Tensor sums = torch::cat(
-      {mean * count, (variance + mean.square()) * count, torch::full({1}, count, mean.options())});
+  // [2C]: sums, sums of squares
+  const Tensor sums = torch::cat({mean * count, (variance + mean.square()) * count});
   group.all_reduce_sum(sums);
-  const int64_t channels = maps.size(1);
   Statistics whole;
-  whole.count = sums[2 * channels].item<double>();
+  whole.count = static_cast<double>(DividedBatch::images() * places);
   whole.mean = sums.narrow(0, 0, channels) / whole.count;
   whole.variance =
       (sums.narrow(0, channels, channels) / whole.count - whole.mean.square()).clamp_min(0);
@@ -86,25 +85,18 @@ void update_running(torch::nn::BatchNorm2dImpl& norm, const Statistics& whole) {
 
 }  // namespace
 
-DividedBatch::DividedBatch(ProcessGroup* group) {
-  dividing_group = group;
-}
-
-DividedBatch::~DividedBatch() {
-  dividing_group = nullptr;
-}
-
 Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const Tensor& maps) {
-  if (dividing_group == nullptr || !norm.is_training()) return norm.forward(maps);
+  ProcessGroup* group = DividedBatch::group();
+  if (group == nullptr || !norm.is_training()) return norm.forward(maps);
   Statistics whole;
   {
     const torch::NoGradGuard no_grad;
-    whole = whole_statistics(maps.detach().to(torch::kFloat32), *dividing_group);
+    whole = whole_statistics(maps.detach().to(torch::kFloat32), *group);
   }
   update_running(norm, whole);
   const Tensor normal =
       NormalizeDivided::apply(maps.to(torch::kFloat32), whole.mean, whole.variance, whole.count,
-                              norm.options.eps(), reinterpret_cast<int64_t>(dividing_group));
+                              norm.options.eps(), reinterpret_cast<int64_t>(group));
   return (normal * of_channels(norm.weight, normal) + of_channels(norm.bias, normal))
       .to(maps.scalar_type());
 }

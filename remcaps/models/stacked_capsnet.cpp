@@ -60,6 +60,11 @@ bool StackedCapsNet::images_are_independent() const {
   });
 }
 
+bool StackedCapsNet::divisible() const {
+  return std::all_of(layers_.begin(), layers_.end(),
+                     [](const FcCaps& layer) { return layer->options.routing()->divisible(); });
+}
+
 std::string StackedCapsNet::describe_children(NetworkGraph&) const {
   return "";
 }

@@ -23,6 +23,8 @@ class StackedCapsNet : public CapsNet {
   std::vector<LayerCost> costs() const override;
   std::vector<std::string> prunable_layers() const override { return prunable_; }
   bool images_are_independent() const override;
+  /// Whether processes can each train on their share of a batch.
+  bool divisible() const;
   std::optional<NetworkGraph> graph() const override;
 
  protected:

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "remcaps/capsule/batch_norm.h"
+#include "remcaps/capsule/divided_batch.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/torch/compat.h"
 
@@ -81,7 +81,7 @@ TrainingStep::Totals TrainingStep::share_gradients(const Batch& batch, int64_t e
   adam_.zero_grad();
   // A batch that every process has as a whole is not divided.
   const bool divided = batch.labels.size(0) < batch.whole;
-  const DividedBatch statistics(divided ? group_ : nullptr);
+  const DividedBatch statistics(divided ? group_ : nullptr, batch.whole);
   const Forward made = mixed_precision ? training_forward(batch) : forward(batch);
   const Tensor loss = loss_of(batch, made, epoch) * batch.weight;
   loss.backward();

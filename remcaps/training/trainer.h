@@ -97,7 +97,7 @@ class Trainer {
 
   // What the processes of the run agree on (trainer_group.cpp).
   bool writes() const { return group_ == nullptr || group_->rank() == 0; }
-  /// Error if the network's routing depends on the whole batch.
+  /// Error if a routing algorithm of the network needs the whole batch in one process.
   void check_can_be_divided() const;
   /// Error unless all processes have the same recipe and data.
   void check_same_run();

@@ -8,8 +8,8 @@ namespace remcaps {
 
 void Trainer::check_can_be_divided() const {
   const auto* stacked = dynamic_cast<const StackedCapsNet*>(model_.get());
-  check(stacked == nullptr || stacked->images_are_independent(),
-        "{}: the routing of {} takes a mean over the batch, which cannot be divided over {} "
+  check(stacked == nullptr || stacked->divisible(),
+        "{}: the routing of {} depends on the whole batch, which cannot be divided over {} "
         "processes; --distributed off trains in each process alone",
         recipe_.name, model_->name(), group_->size());
   check(recipe_.train.batch >= group_->size(), "{}: train.batch is {}; expected at least {}, {}",

@@ -122,6 +122,8 @@ class RoutingAlgorithm : public std::enable_shared_from_this<RoutingAlgorithm> {
   virtual RoutingCost cost(const RoutedLayer& layer) const = 0;
   /// Whether the result of an image depends on the other images of its batch.
   virtual bool batch_dependent() const { return false; }
+  /// Whether processes can each route their share of a batch (capsule/divided_batch.h).
+  virtual bool divisible() const { return !batch_dependent(); }
   /// Makes `node` the algorithm's node of an inference graph: its op and attributes. False if it
   /// has none; a network that uses it is then not for the runtime.
   virtual bool describe(GraphNode& node) const;

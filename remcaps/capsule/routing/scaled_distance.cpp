@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "remcaps/capsule/divided_batch.h"
 #include "remcaps/capsule/routing/iterated.h"
 
 namespace remcaps {
@@ -18,6 +19,14 @@ Tensor clamp_votes(const Tensor& votes, const Tensor& children) {
   return votes * factor.unsqueeze(-1);
 }
 
+// The mean over the whole batch, also where processes divide it.
+Tensor batch_mean(const Tensor& distance) {
+  ProcessGroup* group = DividedBatch::group();
+  if (group == nullptr) return distance.mean();
+  const int64_t values = DividedBatch::images() * distance.size(1) * distance.size(2);
+  return sum_over_processes(distance.sum(), *group) / static_cast<double>(values);
+}
+
 // The logits t · d.
 //   distance [B, I, J]  d_ij = ||v_j - û_ij||
 Tensor distance_logits(const Tensor& distance, ScaledDistanceRouting::Mean mean) {
@@ -25,7 +34,7 @@ Tensor distance_logits(const Tensor& distance, ScaledDistanceRouting::Mean mean)
   // A single parent gets everything. log(0.9 (J - 1)) has no value there.
   if (parents < 2) return torch::zeros_like(distance);
   const Tensor d_o = mean == ScaledDistanceRouting::Mean::kBatch
-                         ? distance.mean()
+                         ? batch_mean(distance)
                          : distance.mean({1, 2}, /*keepdim=*/true);  // scalar or [B, 1, 1]
   const Tensor d_p = 0.5 * d_o;
   const Tensor t = (std::log(0.9 * (parents - 1)) - std::log(0.1)) / (d_p - d_o + 1e-12);
@@ -63,6 +72,7 @@ class ScaledDistanceAlgorithm final : public IteratedAlgorithm<ScaledDistanceRou
   bool batch_dependent() const override {
     return options_.mean == ScaledDistanceRouting::Mean::kBatch;
   }
+  bool divisible() const override { return true; }
 
   RoutingPtr configured(ConfigSection& keys) const override {
     ScaledDistanceRouting options = options_;
@@ -91,13 +101,14 @@ ScaledDistanceRouting::operator RoutingPtr() const {
 RoutingResult scaled_distance_routing(const Tensor& children, const Tensor& weight,
                                       const Tensor& bias, const ScaledDistanceRouting& options,
                                       const RoutingRequest& request) {
-  if (!wants_fused(options) || !has_fused_scaled_distance_routing(children, weight))
+  const bool batch = options.mean == ScaledDistanceRouting::Mean::kBatch;
+  // The kernels do not know the other processes.
+  const bool divided = batch && DividedBatch::group() != nullptr;
+  if (divided || !wants_fused(options) || !has_fused_scaled_distance_routing(children, weight))
     return plain_scaled_distance_routing(children, weight, bias, options, request);
   const auto [poses, coupling] = fused_scaled_distance_routing(
       children, weight, options.bias == BiasUse::kNone ? Tensor() : bias,
-      fused_options(options, request),
-      options.mean == ScaledDistanceRouting::Mean::kBatch ? DistanceMean::kBatch
-                                                          : DistanceMean::kImage);
+      fused_options(options, request), batch ? DistanceMean::kBatch : DistanceMean::kImage);
   return {poses, coupling, {}};
 }
 
