@@ -108,6 +108,31 @@ void add_to_fused_sums(const Tensor& loss, const Tensor& activations, const Tens
                              scope.stream());
 }
 
+Tensor fused_totals(const Tensor& loss, const Tensor& activations, const Tensor& labels) {
+  check_sums(loss, activations, labels);
+  const Tensor totals = torch::empty({2}, loss.options());
+  const kernels::cuda::DeviceScope scope(activations);
+  kernels::cuda::make_totals(activations.size(0), activations.size(1), loss.data_ptr<float>(),
+                             activations.data_ptr<float>(), labels.data_ptr<int64_t>(),
+                             totals.data_ptr<float>(), scope.stream());
+  return totals;
+}
+
+bool has_fused_totals(const Tensor& totals) {
+  return totals.is_cuda() && totals.scalar_type() == torch::kFloat32 && totals.is_contiguous() &&
+         totals.numel() == 2;
+}
+
+void add_fused_totals(const Tensor& totals, int64_t count, const Tensor& step,
+                      const Tensor& loss_sum, const Tensor& correct, const Tensor& bad_step) {
+  check(has_fused_totals(totals), "fused totals: [{}]; expected float32 [2] on a GPU",
+        fmt::join(totals.sizes(), ", "));
+  const kernels::cuda::DeviceScope scope(totals);
+  kernels::cuda::add_totals(totals.data_ptr<float>(), count, step.data_ptr<int64_t>(),
+                            loss_sum.data_ptr<double>(), correct.data_ptr<int64_t>(),
+                            bad_step.data_ptr<int64_t>(), scope.stream());
+}
+
 void add_to_fused_evaluation(const Tensor& loss, const Tensor& activations, const Tensor& labels,
                              const Tensor& batch_loss, const Tensor& confusion) {
   check_sums(loss, activations, labels);
@@ -144,6 +169,19 @@ bool has_fused_sums(const Tensor&, const Tensor&) {
 
 void add_to_fused_sums(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                        const Tensor&, const Tensor&) {
+  fail("fused sums: this build has no kernel for them");
+}
+
+Tensor fused_totals(const Tensor&, const Tensor&, const Tensor&) {
+  fail("fused sums: this build has no kernel for them");
+}
+
+bool has_fused_totals(const Tensor&) {
+  return false;
+}
+
+void add_fused_totals(const Tensor&, int64_t, const Tensor&, const Tensor&, const Tensor&,
+                      const Tensor&) {
   fail("fused sums: this build has no kernel for them");
 }
 

@@ -46,6 +46,18 @@ void add_to_fused_sums(const torch::Tensor& loss, const torch::Tensor& activatio
                        const torch::Tensor& loss_sum, const torch::Tensor& correct,
                        const torch::Tensor& bad_step);
 
+/// The loss and the number of right answers as float32 [2], for processes to add up.
+torch::Tensor fused_totals(const torch::Tensor& loss, const torch::Tensor& activations,
+                           const torch::Tensor& labels);
+
+/// Whether there is a kernel for sums of such totals.
+bool has_fused_totals(const torch::Tensor& totals);
+
+/// add_to_fused_sums() for a batch of `count` images of which only the totals are known.
+void add_fused_totals(const torch::Tensor& totals, int64_t count, const torch::Tensor& step,
+                      const torch::Tensor& loss_sum, const torch::Tensor& correct,
+                      const torch::Tensor& bad_step);
+
 /// In place: batch_loss (float32 []) = loss, and confusion (int64 [J * J], rows are labels) counts
 /// the answers.
 void add_to_fused_evaluation(const torch::Tensor& loss, const torch::Tensor& activations,

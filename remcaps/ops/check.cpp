@@ -258,6 +258,13 @@ void check_sums(Checker& checker, int64_t batch, int64_t classes) {
   const Tensor confusion = torch::zeros({classes * classes}, given_labels.options());
   add_to_fused_sums(given_loss, given, given_labels, step, loss_sum, correct, bad_step);
   add_to_fused_evaluation(given_loss, given, given_labels, batch_loss, confusion);
+  // The same from totals, as several processes do it.
+  const Tensor loss_of_totals = torch::zeros_like(loss_sum);
+  const Tensor correct_of_totals = torch::zeros_like(correct), bad_of_totals = bad_step.clone();
+  const Tensor totals = fused_totals(given_loss, given, given_labels);
+  add_fused_totals(totals, batch, step, loss_of_totals, correct_of_totals, bad_of_totals);
+  add_fused_totals(totals / 0, batch, step, loss_of_totals.clone(), correct_of_totals.clone(),
+                   bad_of_totals);
 
   const Tensor answers = activations.argmax(1);
   const Tensor cells =
@@ -269,6 +276,11 @@ void check_sums(Checker& checker, int64_t batch, int64_t classes) {
   checker.compare("sums: right answers", shape, correct,
                   (answers == labels).sum().to(torch::kFloat64), 0);
   checker.compare("sums: confusion", shape, confusion, cells, 0);
+  checker.compare("sums: loss of totals", shape, loss_of_totals, loss_sum.cpu(), 0);
+  checker.compare("sums: right answers of totals", shape, correct_of_totals,
+                  correct.cpu().to(torch::kFloat64), 0);
+  checker.compare("sums: step of a bad total", shape, bad_of_totals, step.cpu().to(torch::kFloat64),
+                  0);
 }
 
 }  // namespace

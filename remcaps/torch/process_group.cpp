@@ -244,6 +244,12 @@ void ProcessGroup::all_reduce_sum(torch::Tensor tensor) {
   });
 }
 
+std::vector<torch::Tensor> ProcessGroup::all_reduce_sums(std::vector<torch::Tensor> tensors) {
+  std::vector<torch::Tensor> sums;
+  run([&] { sums = impl_->backend->all_reduce_sums(std::move(tensors)); });
+  return sums;
+}
+
 void ProcessGroup::broadcast(torch::Tensor tensor) {
   run([&] {
     const torch::Tensor there = tensor.to(impl_->device);
@@ -266,6 +272,9 @@ ProcessGroup::ProcessGroup(const Launch& launch, torch::Device, std::chrono::sec
 
 ProcessGroup::~ProcessGroup() = default;
 void ProcessGroup::all_reduce_sum(torch::Tensor) {}
+std::vector<torch::Tensor> ProcessGroup::all_reduce_sums(std::vector<torch::Tensor> tensors) {
+  return tensors;
+}
 void ProcessGroup::broadcast(torch::Tensor) {}
 
 #endif

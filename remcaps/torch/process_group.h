@@ -42,6 +42,9 @@ class ProcessGroup {
 
   /// Replaces a contiguous tensor by the sum over the processes: the same bits in all of them.
   void all_reduce_sum(torch::Tensor tensor);
+  /// The sums of several contiguous tensors of one type, in one operation. NCCL adds in place and
+  /// returns the same tensors; with Gloo the sums share one new tensor.
+  std::vector<torch::Tensor> all_reduce_sums(std::vector<torch::Tensor> tensors);
   /// Replaces a contiguous tensor by that of rank 0.
   void broadcast(torch::Tensor tensor);
   void barrier();

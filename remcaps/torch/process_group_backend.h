@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 #include <vector>
 
 namespace remcaps {
@@ -15,6 +16,7 @@ class ProcessGroupBackend {
  public:
   virtual ~ProcessGroupBackend() = default;
   virtual void all_reduce_sum(torch::Tensor tensor) = 0;
+  virtual std::vector<torch::Tensor> all_reduce_sums(std::vector<torch::Tensor> tensors) = 0;
   virtual void broadcast(torch::Tensor tensor) = 0;
 };
 
@@ -27,12 +29,24 @@ class C10dBackend : public ProcessGroupBackend {
     std::vector<torch::Tensor> tensors = {tensor};
     group_->allreduce(tensors)->wait();
   }
+  std::vector<torch::Tensor> all_reduce_sums(std::vector<torch::Tensor> tensors) override {
+    std::vector<torch::Tensor> parts;
+    for (const torch::Tensor& tensor : tensors) parts.push_back(tensor.flatten());
+    const torch::Tensor flat = torch::cat(parts);
+    all_reduce_sum(flat);
+    int64_t offset = 0;
+    for (torch::Tensor& tensor : tensors) {
+      tensor = flat.narrow(0, std::exchange(offset, offset + tensor.numel()), tensor.numel())
+                   .view(tensor.sizes());
+    }
+    return tensors;
+  }
   void broadcast(torch::Tensor tensor) override {
     std::vector<torch::Tensor> tensors = {tensor};
     group_->broadcast(tensors)->wait();
   }
 
- private:
+ protected:
   c10::intrusive_ptr<Group> group_;
 };
 

@@ -19,9 +19,11 @@ struct EpochSums {
   /// Adds the step `position`: the mean loss of its batch, activations [B, J] and labels [B].
   void add(const torch::Tensor& batch_loss, const torch::Tensor& activations,
            const torch::Tensor& labels, int64_t position);
-  /// Adds a step of `count` images from all processes: their mean loss and how many were right.
-  void add_totals(const torch::Tensor& mean_loss, const torch::Tensor& right, int64_t count,
-                  const torch::Tensor& position);
+  /// The loss and `weight` times the number of right answers, float32 [2]: processes add them up.
+  static torch::Tensor totals(const torch::Tensor& batch_loss, const torch::Tensor& activations,
+                              const torch::Tensor& labels, double weight);
+  /// Adds a step of `count` images from all processes, given the sum of their totals.
+  void add_totals(const torch::Tensor& totals, int64_t count, const torch::Tensor& position);
   /// add() in place on the device, with `position` (int64 [1]) on the device too. The caller
   /// updates `images`.
   void add_on_device(const torch::Tensor& batch_loss, const torch::Tensor& activations,

@@ -60,7 +60,7 @@ bool TrainingStep::run_share(const Batch& batch, int64_t position, PruningContex
   // The forward pass updates the averages of batch norms.
   std::vector<Tensor> before;
   for (const Tensor& buffer : model_.buffers()) before.push_back(buffer.clone());
-  Totals totals;
+  Tensor totals;
   try {
     totals = share_gradients(batch, context.epoch, /*mixed_precision=*/true);
   } catch (const PeerLost&) {
@@ -68,49 +68,42 @@ bool TrainingStep::run_share(const Batch& batch, int64_t position, PruningContex
     for (size_t k = 0; k < before.size(); ++k) model_.buffers()[k].copy_(before[k]);
     throw;
   }
-  if (device_.is_cpu() && !std::isfinite(totals.loss.item<double>())) return false;
+  if (device_.is_cpu() && !std::isfinite(totals[0].item<double>())) return false;
   update(context);
-  sums.add_totals(totals.loss, totals.correct, batch.whole,
-                  torch::full({1}, position, sums.bad_step.options()));
+  sums.add_totals(totals, batch.whole, torch::full({1}, position, sums.bad_step.options()));
   sums.images += batch.whole;
   return true;
 }
 
-TrainingStep::Totals TrainingStep::share_gradients(const Batch& batch, int64_t epoch,
-                                                   bool mixed_precision) {
+Tensor TrainingStep::share_gradients(const Batch& batch, int64_t epoch, bool mixed_precision) {
   adam_.zero_grad();
   // A batch that every process has as a whole is not divided.
   const bool divided = batch.labels.size(0) < batch.whole;
   const DividedBatch statistics(divided ? group_ : nullptr, batch.whole);
   const Forward made = mixed_precision ? training_forward(batch) : forward(batch);
-  const Tensor loss = loss_of(batch, made, epoch) * batch.weight;
+  Tensor loss = loss_of(batch, made, epoch);
+  if (batch.weight != 1) loss = loss * batch.weight;
   loss.backward();
   const torch::NoGradGuard no_grad;
-  const Tensor correct =
-      (made.activations.argmax(1) == batch.labels).sum() * (divided ? 1.0 : batch.weight);
-  std::vector<Tensor> parts, parameters;
+  std::vector<Tensor> sums, parameters;
   for (const auto& [name, parameter] : adam_.parameters()) {
     if (!parameter.grad().defined()) continue;
     parameters.push_back(parameter);
-    parts.push_back(parameter.grad().flatten());
+    sums.push_back(parameter.grad());
   }
-  parts.push_back(torch::stack({loss.detach(), correct.to(loss.scalar_type())}));
-  const Tensor flat = torch::cat(parts);
-  group_->all_reduce_sum(flat);
-  int64_t offset = 0;
-  for (Tensor& parameter : parameters) {
-    parameter.mutable_grad() = flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
-    offset += parameter.numel();
-  }
-  return {flat[offset], flat[offset + 1].round().to(torch::kInt64)};
+  sums.push_back(EpochSums::totals(loss.detach(), made.activations.detach(), batch.labels,
+                                   divided ? 1.0 : batch.weight));
+  sums = group_->all_reduce_sums(std::move(sums));
+  for (size_t k = 0; k < parameters.size(); ++k) parameters[k].mutable_grad() = sums[k];
+  return sums.back();
 }
 
 void TrainingStep::run_on_device(const Batch& batch, const Tensor& position, const Tensor& numbers,
                                  const UpdateRule& rule, int64_t epoch, EpochSums& sums) {
   if (group_ != nullptr) {
-    const Totals totals = share_gradients(batch, epoch, /*mixed_precision=*/true);
+    const Tensor totals = share_gradients(batch, epoch, /*mixed_precision=*/true);
     adam_.step(numbers, rule);
-    return sums.add_totals(totals.loss, totals.correct, batch.whole, position);
+    return sums.add_totals(totals, batch.whole, position);
   }
   adam_.zero_grad();
   const Forward made = training_forward(batch);

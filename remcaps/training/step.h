@@ -47,13 +47,9 @@ class TrainingStep {
   Forward forward(const Batch& batch);
   /// In the recipe's precision.
   Forward training_forward(const Batch& batch);
-  /// What a step has found out about its whole batch.
-  struct Totals {
-    Tensor loss;     ///< float32 [], the mean
-    Tensor correct;  ///< int64 []
-  };
-  /// Forward and backward of a share. The gradients are those of the whole batch afterwards.
-  Totals share_gradients(const Batch& batch, int64_t epoch, bool mixed_precision);
+  /// Forward and backward of a share. The gradients are those of the whole batch afterwards. Returns
+  /// its mean loss and how many answers are right, float32 [2].
+  Tensor share_gradients(const Batch& batch, int64_t epoch, bool mixed_precision);
   bool run_share(const Batch& batch, int64_t position, PruningContext& context, EpochSums& sums);
   Tensor loss_of(const Batch& batch, const Forward& forward, int64_t epoch) const;
   void update(PruningContext& context);

@@ -37,6 +37,14 @@ void add_to_sums(int64_t batch, int64_t classes, const float* loss, const float*
                  const int64_t* labels, const int64_t* step, double* loss_sum, int64_t* correct,
                  int64_t* bad_step, cudaStream_t stream);
 
+/// totals [2] = loss, right answers of activations [B, J].
+void make_totals(int64_t batch, int64_t classes, const float* loss, const float* activations,
+                 const int64_t* labels, float* totals, cudaStream_t stream);
+
+/// add_to_sums() of the totals [2] of `batch` images.
+void add_totals(const float* totals, int64_t batch, const int64_t* step, double* loss_sum,
+                int64_t* correct, int64_t* bad_step, cudaStream_t stream);
+
 /// batch_loss = loss; confusion [J, J] counts the answers of activations [B, J]. Its rows are the
 /// labels.
 void add_to_evaluation(int64_t batch, int64_t classes, const float* loss, const float* activations,

@@ -51,10 +51,9 @@ __device__ inline int64_t answer_of(const float* activations, int64_t classes) {
 }
 
 // One block: a batch has only a few thousand activations, and the order of the sum is fixed.
-__global__ void sums_kernel(int64_t batch, int64_t classes, const float* loss,
-                            const float* __restrict__ activations,
-                            const int64_t* __restrict__ labels, const int64_t* step,
-                            double* loss_sum, int64_t* correct, int64_t* bad_step) {
+// The number of right answers, for thread 0 of a block.
+__device__ int count_right(int64_t batch, int64_t classes, const float* __restrict__ activations,
+                           const int64_t* __restrict__ labels) {
   __shared__ int right;
   if (threadIdx.x == 0) right = 0;
   __syncthreads();
@@ -62,10 +61,36 @@ __global__ void sums_kernel(int64_t batch, int64_t classes, const float* loss,
     if (answer_of(activations + b * classes, classes) == labels[b]) atomicAdd(&right, 1);
   }
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  *loss_sum += static_cast<double>(*loss) * static_cast<double>(batch);
+  return right;
+}
+
+__device__ void add_batch(float loss, int64_t right, int64_t batch, const int64_t* step,
+                          double* loss_sum, int64_t* correct, int64_t* bad_step) {
+  *loss_sum += static_cast<double>(loss) * static_cast<double>(batch);
   *correct += right;
-  if (!isfinite(*loss) && *step < *bad_step) *bad_step = *step;
+  if (!isfinite(loss) && *step < *bad_step) *bad_step = *step;
+}
+
+__global__ void sums_kernel(int64_t batch, int64_t classes, const float* loss,
+                            const float* __restrict__ activations,
+                            const int64_t* __restrict__ labels, const int64_t* step,
+                            double* loss_sum, int64_t* correct, int64_t* bad_step) {
+  const int right = count_right(batch, classes, activations, labels);
+  if (threadIdx.x == 0) add_batch(*loss, right, batch, step, loss_sum, correct, bad_step);
+}
+
+__global__ void totals_kernel(int64_t batch, int64_t classes, const float* loss,
+                              const float* __restrict__ activations,
+                              const int64_t* __restrict__ labels, float* totals) {
+  const int right = count_right(batch, classes, activations, labels);
+  if (threadIdx.x > 0) return;
+  totals[0] = *loss;
+  totals[1] = static_cast<float>(right);
+}
+
+__global__ void add_totals_kernel(const float* totals, int64_t batch, const int64_t* step,
+                                  double* loss_sum, int64_t* correct, int64_t* bad_step) {
+  add_batch(totals[0], llrintf(totals[1]), batch, step, loss_sum, correct, bad_step);
 }
 
 // One thread per image. The sums are integers and do not depend on the order.
@@ -96,6 +121,18 @@ void add_to_sums(int64_t batch, int64_t classes, const float* loss, const float*
   sums_kernel<<<1, kBatchThreads, 0, stream>>>(batch, classes, loss, activations, labels, step,
                                                loss_sum, correct, bad_step);
   check_launch("add_to_sums");
+}
+
+void make_totals(int64_t batch, int64_t classes, const float* loss, const float* activations,
+                 const int64_t* labels, float* totals, cudaStream_t stream) {
+  totals_kernel<<<1, kBatchThreads, 0, stream>>>(batch, classes, loss, activations, labels, totals);
+  check_launch("make_totals");
+}
+
+void add_totals(const float* totals, int64_t batch, const int64_t* step, double* loss_sum,
+                int64_t* correct, int64_t* bad_step, cudaStream_t stream) {
+  add_totals_kernel<<<1, 1, 0, stream>>>(totals, batch, step, loss_sum, correct, bad_step);
+  check_launch("add_totals");
 }
 
 void add_to_evaluation(int64_t batch, int64_t classes, const float* loss, const float* activations,
