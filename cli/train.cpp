@@ -30,13 +30,28 @@ void print_pictures(const DatasetOptions& options, const DataSplits& data) {
       changes.empty() ? "nothing" : changes);
 }
 
+// Rank 0 finds out whose turn it is, and the others do what it says.
 void train_once(const std::filesystem::path& parent, const std::string& recipe, int64_t seed,
-                const std::function<void(PlannedRun&)>& train) {
+                ProcessGroup* group, const std::function<void(PlannedRun&)>& train) {
+  const std::string kSkip = "skip", kBegin = "begin";
   PlannedRun run = find_run(parent, recipe, seed);
-  const Turn turn = take_turn(run, train);
-  if (turn != Turn::kTrained)
-    say("{}, seed {}: skipped: {}", recipe, seed,
-        turn == Turn::kInTraining ? "another process is training it" : "it is finished");
+  if (!writes(group)) {
+    const std::string order = group->broadcast_text("");
+    if (order == kSkip) return;
+    run.state = order == kBegin ? PlannedRun::State::kMissing : PlannedRun::State::kInterrupted;
+    if (order != kBegin) run.folder = order;
+    return train(run);
+  }
+  const Turn turn = take_turn(run, [&](PlannedRun& mine) {
+    const bool resumes = mine.state == PlannedRun::State::kInterrupted;
+    if (group != nullptr)
+      group->broadcast_text(resumes ? std::filesystem::absolute(mine.folder).string() : kBegin);
+    train(mine);
+  });
+  if (turn == Turn::kTrained) return;
+  if (group != nullptr) group->broadcast_text(kSkip);
+  say("{}, seed {}: skipped: {}", recipe, seed,
+      turn == Turn::kInTraining ? "another process is training it" : "it is finished");
 }
 
 struct TrainCommand {
@@ -67,8 +82,6 @@ struct TrainCommand {
   }
 
   void run(torch::Device device, ProcessGroup* group) const {
-    if (once && group != nullptr)
-      throw UsageError("--once: workers share runs; several processes of one run do not");
     Recipe loaded = load_recipe(recipe, all_overrides());
     use_folder(loaded.dataset, folder);
     const std::vector<int64_t> list = wanted_seeds(loaded);
@@ -95,10 +108,10 @@ struct TrainCommand {
         trained = trainer->run();
       };
       if (once)
-        train_once(parent, loaded.name, each, train);
+        train_once(parent, loaded.name, each, group, train);
       else
         train({});
-      if (!trained || (group != nullptr && group->rank() > 0)) continue;
+      if (!trained || !writes(group)) continue;
       const RunSummary& summary = *trained;
       if (json)
         runs.push_back(to_json(summary));
@@ -106,8 +119,7 @@ struct TrainCommand {
         fmt::print("{}", to_text(summary));
       std::fflush(stdout);
     }
-    if (json && (group == nullptr || group->rank() == 0))
-      fmt::print("{}\n", json_text({{"runs", runs}}));
+    if (json && writes(group)) fmt::print("{}\n", json_text({{"runs", runs}}));
   }
 };
 
@@ -131,7 +143,7 @@ struct ResumeCommand {
     if (minutes >= 0) recipe.train.minutes = minutes;
     const DataSplits data = load_dataset(recipe.dataset, run_data_root(run, place.data));
     const RunSummary summary = Trainer(recipe, data, run, device, group).run();
-    if (group != nullptr && group->rank() > 0) return;
+    if (!writes(group)) return;
     if (json)
       fmt::print("{}\n", json_text(to_json(summary)));
     else
