@@ -1,14 +1,25 @@
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/slurm.h"
+#include "cli/status.h"
+#include "cli/workers.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/message.h"
+#include "remcaps/base/progress.h"
 #include "remcaps/report/figure.h"
 #include "remcaps/report/reproduction.h"
 #include "remcaps/report/table.h"
-#include "remcaps/runs/status.h"
+#include "remcaps/training/interrupt.h"
 
 namespace remcaps::cli {
 namespace {
@@ -17,6 +28,8 @@ struct ReproduceCommand {
   std::string name, seeds = "42", format = "text", shard;
   std::filesystem::path figures = "figures";
   bool dry = false, commands = false;
+  int64_t jobs = 1;
+  int64_t worker_of = 0;  ///< the number of processes, if --jobs has started this one
   std::string submit;
   SlurmOptions slurm;
   ReproduceOptions options;
@@ -72,6 +85,24 @@ std::vector<std::string> common_options(const ReproduceCommand& command) {
   return words;
 }
 
+// This command for another process that works on the same plan.
+std::vector<std::string> worker_command(const ReproduceCommand& command) {
+  std::vector<std::string> words = {this_program(),
+                                    "reproduce",
+                                    command.name,
+                                    "--seeds",
+                                    command.seeds,
+                                    "--runs",
+                                    std::filesystem::absolute(command.options.runs).string()};
+  for (const std::string& pattern : command.options.only)
+    words.insert(words.end(), {"--only", pattern});
+  for (const std::string& change : command.options.overrides)
+    words.insert(words.end(), {"--set", change});
+  const auto common = common_options(command);
+  words.insert(words.end(), common.begin(), common.end());
+  return words;
+}
+
 // A line for each run that is neither finished nor in training, for a shell.
 void print_commands(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
   for (size_t k = 0; k < plan.size(); ++k) {
@@ -112,19 +143,7 @@ void submit(const ReproduceCommand& command, const std::vector<PlannedRun>& plan
   SlurmOptions slurm = command.slurm;
   slurm.name = command.name;
   slurm.folder = std::filesystem::absolute(command.options.runs) / "slurm";
-  slurm.command = {this_program(),
-                   "reproduce",
-                   command.name,
-                   "--seeds",
-                   command.seeds,
-                   "--runs",
-                   std::filesystem::absolute(command.options.runs).string()};
-  for (const std::string& pattern : command.options.only)
-    slurm.command.insert(slurm.command.end(), {"--only", pattern});
-  for (const std::string& change : command.options.overrides)
-    slurm.command.insert(slurm.command.end(), {"--set", change});
-  const auto common = common_options(command);
-  slurm.command.insert(slurm.command.end(), common.begin(), common.end());
+  slurm.command = worker_command(command);
   slurm.shards = static_cast<int64_t>(plan.size());
   for (size_t k = 0; k < plan.size(); ++k)
     if (plan[k].state < PlannedRun::State::kTraining)
@@ -140,6 +159,132 @@ void submit(const ReproduceCommand& command, const std::vector<PlannedRun>& plan
   }
   keep_plan(command, plan);
   fmt::print("{}", submit_to_slurm(slurm));
+}
+
+// What a person sees while several processes work: a line when the state of a run changes, and on a
+// terminal a table of the runs that are under way.
+class SweepDisplay {
+ public:
+  SweepDisplay(const std::vector<PlannedRun>& plan, const Shard& shard) {
+    for (size_t k = 0; k < plan.size(); ++k) {
+      if (!shard.has(k)) continue;
+      parents_.push_back(plan[k].folder.parent_path());
+      runs_.push_back(remcaps::status_of(parents_.back(), plan[k].recipe, plan[k].seed));
+    }
+  }
+  ~SweepDisplay() { erase(); }
+  SweepDisplay(const SweepDisplay&) = delete;
+  SweepDisplay& operator=(const SweepDisplay&) = delete;
+
+  void update() {
+    erase();
+    for (size_t k = 0; k < runs_.size(); ++k) {
+      if (runs_[k].state == State::kFinished) continue;
+      const RunStatus now = remcaps::status_of(parents_[k], runs_[k].recipe, runs_[k].seed);
+      const RunStatus before = std::exchange(runs_[k], now);
+      if (now.state != before.state) announce(k);
+    }
+    draw();
+  }
+
+  /// Erases the table. Returns how many runs are not finished, and says why, if it has not yet.
+  int finish() {
+    update();
+    erase();
+    int unfinished = 0;
+    for (size_t k = 0; k < runs_.size(); ++k) {
+      if (runs_[k].state == State::kFinished) continue;
+      ++unfinished;
+      if (runs_[k].state == State::kFailed && !announced_.contains(k)) announce(k);
+    }
+    return unfinished;
+  }
+
+ private:
+  using State = RunStatus::State;
+
+  void announce(size_t k) {
+    const RunStatus& run = runs_[k];
+    if (run.state == State::kWaiting || run.state == State::kStarting) return;
+    std::string text = state_name(run.state);
+    if (run.state == State::kFinished && run.accuracy)
+      text += fmt::format(", accuracy {:.2f} %", *run.accuracy * 100);
+    if (!run.reason.empty()) text += ": " + run.reason;
+    say("{}, seed {}: {}", run.recipe, run.seed, text);
+    announced_.insert(k);
+  }
+
+  void draw() {
+    if (!Progress::on_terminal()) return;
+    const std::string text = status_text(runs_, /*only_begun=*/true);
+    lines_ = std::count(text.begin(), text.end(), '\n');
+    // Lines that are too long are cut by the terminal.
+    write_to_stderr("\033[?7l" + text + "\033[?7h");
+  }
+
+  void erase() {
+    if (lines_ > 0) write_to_stderr(fmt::format("\033[{}F\033[J", lines_));
+    lines_ = 0;
+  }
+
+  std::vector<RunStatus> runs_;
+  std::vector<std::filesystem::path> parents_;
+  std::set<size_t> announced_;
+  int64_t lines_ = 0;  ///< on the terminal
+};
+
+// Several processes of this program make the runs. Returns how many are not finished then.
+int work_side_by_side(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
+  using Clock = std::chrono::steady_clock;
+  const ReproduceOptions& options = command.options;
+  std::vector<std::string> words = worker_command(command);
+  const int threads = std::max(1, at::get_num_threads() / static_cast<int>(command.jobs));
+  words.insert(words.end(), {"--worker-of", std::to_string(command.jobs), "--shard",
+                             fmt::format("{}/{}", options.shard.index, options.shard.count),
+                             "--threads", std::to_string(threads)});
+  if (options.budget > 0)
+    words.insert(words.end(), {"--budget", fmt::format("{}", options.budget)});
+  const InterruptGuard guard;
+  Workers workers(words, command.jobs, options.runs / "jobs", command.name);
+  SweepDisplay display(plan, options.shard);
+  bool stopping = false;
+  for (auto drawn = Clock::now(); workers.running();) {
+    if (!stopping && InterruptGuard::signal() != 0) {
+      stopping = true;
+      workers.signal(SIGTERM);
+    }
+    if (Clock::now() - drawn >= std::chrono::seconds(1)) {
+      display.update();
+      drawn = Clock::now();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const int unfinished = display.finish();
+  if (stopping)
+    throw Interrupted("interrupted; the runs are saved; the same command goes on with them",
+                      InterruptGuard::signal());
+  return unfinished;
+}
+
+// One process makes the runs. Returns how many could not be made.
+int work_alone(const ReproduceCommand& command, std::vector<PlannedRun>& plan) {
+  int failures = 0;
+  train_missing(plan, command.options,
+                {.on_start =
+                     [](const PlannedRun& run, const std::string& limit) {
+                       say("{}, seed {}: {} ({})", run.recipe, run.seed, state_text(run.state),
+                           limit);
+                     },
+                 .on_skip =
+                     [](const PlannedRun& run, const std::string& reason) {
+                       say("{}, seed {}: skipped for now: {}", run.recipe, run.seed, reason);
+                     },
+                 .on_failure =
+                     [&failures](const PlannedRun& run, const std::string& message) {
+                       say("{}, seed {}: {}", run.recipe, run.seed, message);
+                       ++failures;
+                     }});
+  return failures;
 }
 
 void run_reproduce(ReproduceCommand command) {
@@ -158,24 +303,20 @@ void run_reproduce(ReproduceCommand command) {
         fmt::print("{:<11} {} seed {}\n", state_text(plan[k].state), plan[k].recipe, plan[k].seed);
     return;
   }
-  keep_plan(command, plan);
+  if (command.worker_of > 0) {
+    end_with_parent();
+    command.options.workers = command.worker_of;
+  } else {
+    keep_plan(command, plan);
+  }
   int failures = 0;
-  train_missing(plan, command.options,
-                {.on_start =
-                     [](const PlannedRun& run, const std::string& limit) {
-                       say("{}, seed {}: {} ({})", run.recipe, run.seed, state_text(run.state),
-                           limit);
-                     },
-                 .on_skip =
-                     [](const PlannedRun& run, const std::string& reason) {
-                       say("{}, seed {}: skipped for now: {}", run.recipe, run.seed, reason);
-                     },
-                 .on_failure =
-                     [&failures](const PlannedRun& run, const std::string& message) {
-                       say("{}, seed {}: {}", run.recipe, run.seed, message);
-                       ++failures;
-                     }});
-  const bool whole = command.options.shard.everything();
+  if (command.jobs > 1) {
+    failures = work_side_by_side(command, plan);
+    plan = plan_runs(wanted, command.options);
+  } else {
+    failures = work_alone(command, plan);
+  }
+  const bool whole = command.options.shard.everything() && command.worker_of == 0;
   if (whole && (wanted.figure.empty() || failures == 0)) show_result(command, wanted, plan);
   std::fflush(stdout);
   check(failures == 0, "{} of {} runs of {} could not be made", failures, plan.size(),
@@ -220,16 +361,24 @@ void add_reproduce(CLI::App& app) {
                    "Share I of N of the runs; no table is printed (default: the place in a Slurm "
                    "job array, else everything)")
       ->type_name("I/N");
+  auto* jobs = command
+                   ->add_option("--jobs", options->jobs,
+                                "Runs that are trained side by side on this machine")
+                   ->capture_default_str()
+                   ->check(between(1, 256));
+  command->add_option("--worker-of", options->worker_of, "")->group("")->excludes(jobs);
   auto* commands = command
                        ->add_flag("--commands", options->commands,
                                   "Print a command for each run that is missing, and end")
-                       ->excludes(budget);
+                       ->excludes(budget)
+                       ->excludes(jobs);
   auto* submit = command
                      ->add_option("--submit", options->submit,
                                   "Submit the runs and a last job that prints the table: slurm")
                      ->check(CLI::IsMember({"slurm"}))
                      ->excludes(commands)
-                     ->excludes(budget);
+                     ->excludes(budget)
+                     ->excludes(jobs);
   options->slurm.add_to(*command, submit);
   command->add_flag("--dry-run", options->dry,
                     "Only say what would be trained, or show the jobs of --submit");
@@ -237,6 +386,7 @@ void add_reproduce(CLI::App& app) {
   command->footer(
       "Examples:\n  remcaps reproduce list\n"
       "  remcaps reproduce mnist --seeds 42..46 --budget 600 --device cuda\n"
+      "  remcaps reproduce mnist --seeds 42..46 --jobs 4 --device cuda\n"
       "  remcaps reproduce mnist --seeds 42..46 --commands | parallel -j4\n"
       "  remcaps reproduce mnist --seeds 42..46 --submit slurm --gpus 1 --time 4:00:00");
   command->callback([options] { run_reproduce(*options); });

@@ -1,8 +1,9 @@
-#include "remcaps/runs/status.h"
+#include "cli/status.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -39,32 +40,6 @@ std::string seed_text(const RunStatus& run) {
   return run.folder.filename().string().substr(std::string_view("seed-").size());
 }
 
-std::string status_text(const std::vector<RunStatus>& runs) {
-  std::map<State, int> counts;
-  size_t width = 10;
-  for (const RunStatus& run : runs) {
-    ++counts[run.state];
-    width = std::max(width, run.recipe.size());
-  }
-  std::string text;
-  for (const auto& [state, count] : counts)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, state_name(state));
-  text += "\n";
-  const auto line = [&](auto&&... cells) {
-    std::string row =
-        fmt::format(fmt::runtime("{:<9} {:<{}} {:>6} {:>9} {:>8} {:>7} {:>8} {:>8}  {}"), cells...);
-    row.erase(row.find_last_not_of(' ') + 1);
-    text += row + "\n";
-  };
-  line("state", "recipe", width, "seed", "epoch", "loss", "acc %", "sparse %", "entropy", "left");
-  for (const RunStatus& run : runs)
-    line(state_name(run.state), run.recipe, width, seed_text(run), epochs_text(run),
-         number_text(run.loss, 1, 4), number_text(run.accuracy, 100, 2),
-         number_text(run.sparsity, 100, 2), number_text(run.entropy, 1, 2),
-         run.reason.empty() ? left_text(run) : run.reason);
-  return text;
-}
-
 bool under_way(const std::vector<RunStatus>& runs) {
   return std::any_of(runs.begin(), runs.end(), [](const RunStatus& run) {
     return run.state == State::kWaiting || run.state == State::kStarting ||
@@ -93,6 +68,39 @@ void print_json(const std::vector<RunStatus>& runs) {
 }
 
 }  // namespace
+
+std::string status_text(const std::vector<RunStatus>& runs, bool only_begun) {
+  const auto shown = [&](const RunStatus& run) {
+    return !only_begun || run.state == State::kStarting || run.state == State::kRunning;
+  };
+  std::map<State, int> counts;
+  size_t width = 10;
+  for (const RunStatus& run : runs) {
+    ++counts[run.state];
+    if (!shown(run)) continue;
+    width = std::max(width, run.recipe.size());
+  }
+  std::string text;
+  for (const auto& [state, count] : counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, state_name(state));
+  text += "\n";
+  const auto line = [&](auto&&... cells) {
+    std::string row =
+        fmt::format(fmt::runtime("{:<9} {:<{}} {:>6} {:>9} {:>8} {:>7} {:>8} {:>8}  {}"), cells...);
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  };
+  if (std::none_of(runs.begin(), runs.end(), shown)) return text;
+  line("state", "recipe", width, "seed", "epoch", "loss", "acc %", "sparse %", "entropy", "left");
+  for (const RunStatus& run : runs) {
+    if (!shown(run)) continue;
+    line(state_name(run.state), run.recipe, width, seed_text(run), epochs_text(run),
+         number_text(run.loss, 1, 4), number_text(run.accuracy, 100, 2),
+         number_text(run.sparsity, 100, 2), number_text(run.entropy, 1, 2),
+         run.reason.empty() ? left_text(run) : run.reason);
+  }
+  return text;
+}
 
 void add_status(CLI::App& app) {
   auto* command =

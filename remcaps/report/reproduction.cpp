@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
+#include "remcaps/base/text.h"
 #include "remcaps/report/find_named.h"
 #include "remcaps/report/paper_tables.h"
 #include "remcaps/runs/load.h"
@@ -162,6 +164,7 @@ class Worker {
               base->seed);
         return skip(run, fmt::format("waits for {}, seed {}", base->recipe, base->seed));
       }
+      check_not_failed_meanwhile(run);
       const Turn turn = take_turn(run, [this](PlannedRun& each) { train(each); });
       if (turn == Turn::kInTraining) return skip(run, "another process is training it");
       if (turn == Turn::kTrained && left_ > 1) stop_between_runs();
@@ -172,6 +175,14 @@ class Worker {
       messages_.on_failure(run, error_text(error));
     }
     return true;
+  }
+
+  // Of several workers one tries a run that fails.
+  void check_not_failed_meanwhile(const PlannedRun& run) const {
+    const fs::path file = failure_file(run.folder.parent_path(), run.seed);
+    std::error_code error;
+    const auto written = fs::last_write_time(file, error);
+    if (!error && written > file_begin_) fail("{}", first_line(read_file(file)));
   }
 
   // Whether this worker or another will finish the run.
@@ -187,7 +198,8 @@ class Worker {
     if (options_.budget > 0) {
       const double used = std::chrono::duration<double>(Clock::now() - begin_).count() / 60;
       // An exhausted budget still gives every run its first moments: a table without holes.
-      minutes = std::max(options_.budget - used, 0.01) / static_cast<double>(left_);
+      const auto at_once = static_cast<double>(std::min<size_t>(options_.workers, left_));
+      minutes = std::max(options_.budget - used, 0.01) * at_once / static_cast<double>(left_);
     }
     messages_.on_start(run, minutes ? fmt::format("{:.1f} minutes", *minutes) : "no time limit");
     train_run(run, options_, minutes);
@@ -203,6 +215,7 @@ class Worker {
   const ReproduceOptions& options_;
   const SweepMessages& messages_;
   const Clock::time_point begin_ = Clock::now();
+  const fs::file_time_type file_begin_ = fs::file_time_type::clock::now();
   std::vector<PlannedRun*> open_;
   size_t left_ = 0;  ///< runs that share the rest of the budget
   std::set<const PlannedRun*> failed_;

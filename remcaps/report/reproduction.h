@@ -34,6 +34,7 @@ struct ReproduceOptions {
   std::vector<std::string> overrides;  ///< "key=value", for every recipe
   std::vector<std::string> only;       ///< patterns of recipes; empty: all
   Shard shard;                         ///< the share of this process
+  int64_t workers = 1;                 ///< processes that share the budget
 };
 
 /// The runs of its recipes, and those that they start from.
@@ -59,9 +60,10 @@ struct SweepMessages {
 /// are left share the rest of the budget equally. A run that fails (its data set is missing, for
 /// example) is reported and the next one starts; Interrupted is passed on.
 ///
-/// Other processes may work on the same folder. A run that another process trains is skipped. If
-/// this process has all runs, it then waits for the others' runs: it takes over those whose process
-/// dies, and returns when nothing is left.
+/// Other processes may work on the same folder. A run that another process trains is skipped, and
+/// one that another could not train since this call began is not tried again. If this process has
+/// all runs, it then waits for the others' runs: it takes over those whose process dies, and returns
+/// when nothing is left.
 void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
                    const SweepMessages& messages);
 

@@ -119,6 +119,48 @@ TEST_F(SweepTest, AFailedRunIsShownWithItsReasonUntilItIsMade) {
   EXPECT_EQ(statuses().at(1).at("state"), "failed");
 }
 
+TEST_F(SweepTest, JobsSideBySideMakeTheTableThatOneProcessMakes) {
+  const ProgramResult whole = remcaps(sweep({"--runs", "whole"}));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  Program jobs(folder_.path(), sweep({"--jobs", "2"}));
+  wait_until(jobs, [&] { return fs::exists(folder_ / "runs/main.plan.json"); });
+  Program watcher(folder_.path(), {"status", "runs", "--watch"});
+  const ProgramResult result = jobs.wait();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, whole.out);
+  for (const std::string& name : {recipe_, recipe_ + "-rem"}) {
+    EXPECT_THAT(result.err, HasSubstr(name + ", seed 42: finished, accuracy "));
+    EXPECT_EQ(read_file(folder_ / "runs" / name / "seed-42/metrics.csv"),
+              read_file(folder_ / "whole" / name / "seed-42/metrics.csv"));
+  }
+  EXPECT_THAT(read_file(folder_ / "runs/jobs/main-1.log"), HasSubstr("epoch 1/1"));
+  const ProgramResult watched = watcher.wait();
+  EXPECT_EQ(watched.exit_code, 0);
+  EXPECT_THAT(watched.out, HasSubstr("\n2 finished\n")) << watched.out;
+
+  // One worker meets a failure, and the others do not try again.
+  const ProgramResult failed =
+      remcaps(sweep({"--jobs", "2", "--runs", "bad", "--set", "dataset.validation=60000"}));
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(failed.err, HasSubstr(recipe_ + ", seed 42: failed: "));
+  EXPECT_THAT(failed.err, HasSubstr("2 of 2 runs of main could not be made"));
+  expect_one_line(remcaps(sweep({"--jobs", "2", "--commands"})), 2, "--jobs");
+}
+
+TEST_F(SweepTest, ASignalStopsAllJobsAndTheyGoOn) {
+  Program jobs(folder_.path(), sweep({"--jobs", "2"}, /*epochs=*/40));
+  const auto state = [&](const std::string& name) {
+    return folder_ / "runs" / name / "seed-42/state.safetensors";
+  };
+  wait_until(jobs,
+             [&] { return fs::exists(state(recipe_)) && fs::exists(state(recipe_ + "-rem")); });
+  jobs.signal(SIGTERM);
+  const ProgramResult stopped = jobs.wait();
+  EXPECT_EQ(stopped.exit_code, 128 + SIGTERM);
+  EXPECT_THAT(stopped.err, HasSubstr("the same command goes on with them"));
+  for (const json& each : statuses()) EXPECT_EQ(each.at("state"), "stopped");
+}
+
 TEST_F(SweepTest, SharesFollowTheVariablesOfASlurmJobArray) {
   const ScopedVariable id("SLURM_ARRAY_TASK_ID", "12"), least("SLURM_ARRAY_TASK_MIN", "10");
   const ScopedVariable most("SLURM_ARRAY_TASK_MAX", "12"), step("SLURM_ARRAY_TASK_STEP", "2");
