@@ -5,9 +5,11 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
 #include "remcaps/base/version.h"
 #include "remcaps/onnx/operations.h"
 #include "remcaps/tensors/safetensors.h"
@@ -126,8 +128,9 @@ void add_metadata(const NetworkGraph& network, const std::vector<int64_t>& level
     entry.set_value(value);
   };
   set("network", network.network);
-  set("classes", fmt::format("{}", fmt::join(network.classes, "\n")));
+  set("classes", json_text(nlohmann::json(network.classes)));
   set("levels", fmt::format("{}", fmt::join(levels, " ")));
+  if (network.picture.resize > 0) set("resize", fmt::format("{}", network.picture.resize));
   set("standardize", network.picture.standardize ? "yes" : "no");
   set("mean", fmt::format("{}", fmt::join(network.picture.mean, " ")));
   set("std", fmt::format("{}", fmt::join(network.picture.std, " ")));

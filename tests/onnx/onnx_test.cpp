@@ -74,6 +74,26 @@ struct Case {
   const char* options;
 };
 
+TEST(OnnxFile, SaysHowAPictureBecomesItsInputAndWhatTheClassesAre) {
+  const TemporaryFolder folder;
+  const auto context = testing::images(1, 28, 28, 2);
+  const auto model = testing::make("eff-capsnet", context, "{}");
+  WeightsInfo info;
+  info.context = context;
+  info.recipe.name = "test/network";
+  info.recipe.model = "eff-capsnet";
+  info.recipe.dataset.augment.resize = 32;
+  info.recipe.dataset.augment.crop = 28;
+  info.class_names = {"T-shirt\nor top", "boot"};
+  testing::write_exported(folder / "network.safetensors", *model, info);
+  write_onnx(folder / "network.safetensors", folder / "network.onnx", {11});
+  // Keys and values of the metadata stand in the file as they are.
+  const std::string bytes = read_file(folder / "network.onnx");
+  for (const std::string text : {R"(["T-shirt\nor top","boot"])", "resize", "32", "mean", "std",
+                                 "lengths", "couplings_class"})
+    EXPECT_NE(bytes.find(text), std::string::npos) << text;
+}
+
 TEST_F(OnnxTest, OnnxRuntimeAgreesOnAllSevenArchitectures) {
   int number = 0;
   for (const Case& it : std::vector<Case>{
