@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
+
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/text.h"
@@ -32,6 +34,11 @@ void add_report(CLI::App& app) {
   command->add_option("--samples", options->options.samples, "Images in the explorer")
       ->check(between(1, 2000))
       ->capture_default_str();
+  command->add_flag_callback(
+      "--all-networks",
+      [options] { options->options.most_bytes = std::numeric_limits<size_t>::max(); },
+      "Put every network into the file, however large it becomes, so that all of them answer for "
+      "pictures that are dropped on it (default: those that fit into 20 MB)");
   options->place.add_to(*command);
   command->footer(
       "Example:\n  remcaps report runs/fashion-mnist/eff-capsnet/seed-42 "

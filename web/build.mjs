@@ -45,19 +45,19 @@ async function licences(inputs) {
 
 const template = await readFile(file("src/page.html"), "utf8");
 
-async function page({ command, main, style: sheet, start, skip, wasm }) {
+async function page({ command, main, style: sheet, start, skip }) {
   const [script, style] = await Promise.all([bundle(`src/${main}.ts`), bundle(`src/${sheet}.css`)]);
   if (/<\/script/i.test(script.text)) throw new Error("the bundle contains </script");
   const notices = await licences(script.inputs);
   if (notices.includes("-->")) throw new Error("a licence ends the comment it stands in");
-  // The page's policy runs this script and no other.
+  // The page's policy runs this script and no other; it may compile WebAssembly, the runtime.
   const hash = `'sha256-${createHash("sha256").update(script.text).digest("base64")}'`;
   // Functions, because a replacement string would give $ a meaning.
   return template
     .replaceAll("{command}", command)
     .replace("{start}", start)
     .replace("{skip}", skip)
-    .replace("{scripts}", () => (wasm ? `${hash} 'wasm-unsafe-eval'` : hash))
+    .replace("{scripts}", () => `${hash} 'wasm-unsafe-eval'`)
     .replace("licences", () => notices)
     .replace("/*style*/", () => style.text)
     .replace("/*script*/", () => script.text);
@@ -77,7 +77,6 @@ const pages = {
     style: "draw",
     start: "pad",
     skip: "drawing",
-    wasm: true, // compiles the runtime
   },
 };
 for (const [name, parts] of Object.entries(pages)) {

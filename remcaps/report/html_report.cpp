@@ -6,8 +6,11 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/json.h"
+#include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
 #include "remcaps/report/html_report_run.h"
+#include "remcaps/report/model_export.h"
 #include "remcaps/report/paper_tables.h"
 #include "remcaps/report/recipe_changes.h"
 #include "remcaps/runs/metrics.h"
@@ -77,6 +80,44 @@ nlohmann::json paper_numbers(const Recipe& recipe, const std::string& split) {
   return nullptr;
 }
 
+// Puts the networks into the page, the smallest first, as long as there is room.
+void add_networks(const std::vector<ShownRun>& shown, const fs::path& file, size_t room,
+                  nlohmann::json& runs, PageBlobs& blobs) {
+  struct Encoded {
+    size_t run = 0;
+    std::string text;
+    int64_t bytes = 0;
+  };
+  std::vector<Encoded> networks;
+  for (size_t r = 0; r < shown.size(); ++r) {
+    runs[r]["network"] = nullptr;
+    const RunArgument which = parse_run_argument(shown[r].argument);
+    LoadedRun run = load_run(which.path, torch::kCPU, which.checkpoint);
+    try {
+      const std::string bytes = read_file(TemporaryNetwork(run, file, "answer in a report").path());
+      networks.push_back({r, encode_bytes(bytes), static_cast<int64_t>(bytes.size())});
+    } catch (const Error& error) {
+      runs[r]["no_network"] = error.what();
+    }
+  }
+  std::stable_sort(networks.begin(), networks.end(), [](const Encoded& a, const Encoded& b) {
+    return a.text.size() < b.text.size();
+  });
+  for (Encoded& network : networks) {
+    nlohmann::json& run = runs[network.run];
+    if (network.text.size() > room) {
+      run["no_network"] = fmt::format(
+          "this network, {}, would make the report too large. `remcaps report "
+          "--all-networks` puts it in.",
+          human_bytes(static_cast<double>(network.text.size())));
+      continue;
+    }
+    room -= network.text.size();
+    run["network"] = blobs.add(std::move(network.text), "uint8", {network.bytes});
+    run["no_network"] = "";
+  }
+}
+
 }  // namespace
 
 HtmlReportSummary write_html_report(const HtmlReportOptions& options, const fs::path& file) {
@@ -138,11 +179,19 @@ HtmlReportSummary write_html_report(const HtmlReportOptions& options, const fs::
     json["split"] = options.split;
     datasets.push_back(std::move(json));
   }
+  const nlohmann::json module = blobs.add(encode_bytes(runtime_module()), "uint8",
+                                          {static_cast<int64_t>(runtime_module().size())});
+  size_t used =
+      html_report_template().size() + json_text(measured).size() + json_text(datasets).size();
+  for (const std::string& text : blobs.texts()) used += text.size();
+  add_networks(runs, file, options.most_bytes - std::min(options.most_bytes, used), measured,
+               blobs);
   const std::string page =
       html_page(html_report_template(),
                 {{"version", kSchemaVersion},
                  {"generator", fmt::format("remcaps {}", kVersion)},
                  {"title", options.title.empty() ? title_of(runs) : options.title},
+                 {"module", module},
                  {"datasets", std::move(datasets)},
                  {"runs", std::move(measured)}},
                 blobs);

@@ -147,6 +147,7 @@ nlohmann::json ExplorerData::contributions_json(PageBlobs& blobs, size_t& left) 
   return {{"layer", parts_layer_},
           {"values", blobs.add(std::move(*encoded), "uint8", codes.sizes().vec())},
           {"scale", numbers(scale)},
+          {"positive", numbers(values.clamp_min(0).sum(1))},
           {"evidence", numbers(torch::cat(evidence_))},
           {"bias", numbers(torch::cat(bias_))}};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "remcaps/base/cpu.h"
@@ -55,14 +56,22 @@ struct Network::Program {
   std::vector<LevelTable> tables;
   std::vector<RoutingLayer> layers;
   std::vector<Step> steps;
-  bool by_image = true;  ///< whether no operation wants batches
-  size_t poses = 0;      ///< the value that holds the class capsules
+  /// What routes the classes' capsules, those below, and so on.
+  struct Link {
+    size_t step = 0, layer = 0;
+  };
+  std::vector<Link> chain;
+  int64_t contributing = 0;  ///< children of the last of them
+  bool by_image = true;      ///< whether no operation wants batches
+  size_t poses = 0;          ///< the value that holds the class capsules
   int64_t pose_dim = 0;
 
   explicit Program(const SafetensorsBytes& file);
   void read_levels(const std::string& source);
   void compile(const Weights& weights);
   void find_last_readers();
+  void find_chain(const std::string& source);
+  void add_evidence(const std::vector<Value>& values, Pass& pass, const Answer& answer) const;
   void run(int64_t batch, const float* images, Pass& pass, Answer& answer) const;
   void run_by_image(int64_t count, const float* images, Pass& pass, Answer& answer) const;
   const LevelTable* table_of(size_t layer) const {
@@ -76,6 +85,7 @@ Network::Program::Program(const SafetensorsBytes& file)
   read_levels(file.source());
   compile(Weights(file));
   find_last_readers();
+  find_chain(file.source());
 }
 
 void Network::Program::read_levels(const std::string& source) {
@@ -138,6 +148,46 @@ void Network::Program::find_last_readers() {
   }
 }
 
+void Network::Program::find_chain(const std::string& source) {
+  const auto routes = [](const Step& step) { return step.operation->routing.has_value(); };
+  for (size_t value = poses; value > 0; value = steps[chain.back().step].inputs[0]) {
+    const auto step = steps.begin() + static_cast<int64_t>(value) - 1;
+    if (!routes(*step) || step->operation->shape.is_map()) break;
+    chain.push_back({value - 1, static_cast<size_t>(std::count_if(steps.begin(), step, routes))});
+  }
+  check(!chain.empty(), "{}: its graph does not route to the capsules of the classes", source);
+  const Step& lowest = steps[chain.back().step];
+  const RoutingInfo& routing = *lowest.operation->routing;
+  // The children of windows are those of the map that the windows slide over.
+  contributing = routing.positions == 1 ? routing.children
+                                        : steps[lowest.inputs[0] - 1].operation->shape.count;
+}
+
+// For the images of a batch, the last ones of the answer.
+void Network::Program::add_evidence(const std::vector<Value>& values, Pass& pass,
+                                    const Answer& answer) const {
+  const int64_t batch = values.back().batch;
+  const int64_t before = static_cast<int64_t>(answer.lengths.size()) / answer.classes - batch;
+  for (int64_t image = 0; image < batch; ++image) {
+    ParentEvidence from{{}, answer.predicted(before + image)};
+    double bias = 0;
+    for (const Link& link : chain) {
+      const Step& step = steps[link.step];
+      const std::vector<float>& all = pass.layers[link.layer];
+      const float* couplings =
+          all.data() + all.size() - (batch - image) * layers[link.layer].couplings();
+      Evidence below =
+          step.operation->evidence_below(values[step.inputs[0]], image, couplings, from);
+      bias += below.bias;
+      from = {std::move(below.capsules)};
+    }
+    pass.contributions.insert(pass.contributions.end(), from.parents.begin(), from.parents.end());
+    pass.bias_evidence.push_back(static_cast<float>(bias));
+    pass.evidence.push_back(
+        static_cast<float>(std::accumulate(from.parents.begin(), from.parents.end(), bias)));
+  }
+}
+
 void Network::Program::run(int64_t batch, const float* images, Pass& pass, Answer& answer) const {
   std::vector<Value> values(steps.size() + 1);
   values[0] = Value::make(ValueShape::map(graph.channels, graph.height, graph.width), batch);
@@ -148,7 +198,8 @@ void Network::Program::run(int64_t batch, const float* images, Pass& pass, Answe
     for (size_t i = 0; i < step.inputs.size(); ++i)
       inputs.push_back({&values[step.inputs[i]], step.taken[i]});
     values[n + 1] = step.operation->run(inputs, pass);
-    for (size_t i = 0; i < step.inputs.size(); ++i)
+    const bool kept = pass.with_contributions && step.operation->routing;
+    for (size_t i = 0; i < step.inputs.size() && !kept; ++i)
       if (step.taken[i]) values[step.inputs[i]] = Value();
   }
   const auto append = [batch](const Value& value, std::vector<float>& to) {
@@ -156,6 +207,7 @@ void Network::Program::run(int64_t batch, const float* images, Pass& pass, Answe
   };
   append(values.back(), answer.lengths);
   append(values[poses], answer.poses);
+  if (pass.with_contributions) add_evidence(values, pass, answer);
 }
 
 // Every thread takes some images through the whole network, whose maps stay in its cache.
@@ -165,7 +217,7 @@ void Network::Program::run_by_image(int64_t count, const float* images, Pass& pa
     Pass pass;
     Answer answer;
   };
-  std::vector<One> each(static_cast<size_t>(count), {pass, {}});
+  std::vector<One> each(static_cast<size_t>(count), {pass, {.classes = answer.classes}});
   const int64_t floats = graph.channels * graph.height * graph.width;
   parallel_for(0, count, /*grain=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -183,6 +235,9 @@ void Network::Program::run_by_image(int64_t count, const float* images, Pass& pa
       append(one.pass.layers[layer], pass.layers[layer]);
       append(one.pass.child_lengths[layer], pass.child_lengths[layer]);
     }
+    append(one.pass.contributions, pass.contributions);
+    append(one.pass.evidence, pass.evidence);
+    append(one.pass.bias_evidence, pass.bias_evidence);
   }
 }
 
@@ -202,6 +257,14 @@ const NetworkGraph& Network::graph() const {
 
 const std::vector<RoutingLayer>& Network::routing_layers() const {
   return program_->layers;
+}
+
+size_t Network::contribution_layer() const {
+  return program_->chain.back().layer;
+}
+
+int64_t Network::contributing_capsules() const {
+  return program_->contributing;
 }
 
 int64_t Network::classes() const {
@@ -269,7 +332,10 @@ Answer Network::run(std::span<const float> images, const RunOptions& options) co
   const ThreadLimit limit(program_->threads);
   Answer answer{
       .images = count, .classes = classes(), .pose_dim = pose_dim(), .quantized = options.quantize};
-  Pass pass{.couplings = options.couplings, .quantize = options.quantize};
+  check(options.couplings || !options.contributions, "contributions need couplings");
+  Pass pass{.couplings = options.couplings,
+            .quantize = options.quantize,
+            .with_contributions = options.contributions};
   if (options.couplings) {
     pass.layers.resize(program_->layers.size());
     pass.child_lengths.resize(program_->layers.size());
@@ -280,6 +346,9 @@ Answer Network::run(std::span<const float> images, const RunOptions& options) co
     program_->run(std::min(kImages, count - first), images.data() + first * floats, pass, answer);
   answer.couplings = std::move(pass.layers);
   answer.child_lengths = std::move(pass.child_lengths);
+  answer.contributions = std::move(pass.contributions);
+  answer.evidence = std::move(pass.evidence);
+  answer.bias_evidence = std::move(pass.bias_evidence);
   return answer;
 }
 

@@ -39,6 +39,7 @@ struct RoutingLayer {
 struct RunOptions {
   bool couplings = false;  ///< fill Answer::couplings and child_lengths
   bool quantize = false;   ///< round the couplings of the last iteration, as parse trees need it
+  bool contributions = false;  ///< fill Answer::contributions, too; needs couplings
 };
 
 struct Answer {
@@ -49,6 +50,11 @@ struct Answer {
   /// With the couplings: lengths of the capsules below each routing layer, [images, I]; empty if
   /// the layer is convolutional.
   std::vector<std::vector<float>> child_lengths = {};
+  /// If asked for: what each child of Network::contribution_layer() contributes to the evidence for
+  /// the predicted class, [images, I]. The evidence, ||s_j||, is their sum with bias_evidence.
+  /// (docs/explain.md)
+  std::vector<float> contributions = {};
+  std::vector<float> evidence = {}, bias_evidence = {};  ///< [images]
   bool quantized = false;
 
   /// The class with the longest capsule.
@@ -68,6 +74,10 @@ class Network {
 
   const NetworkGraph& graph() const;
   const std::vector<RoutingLayer>& routing_layers() const;
+  /// The routing layer whose children Answer::contributions are of: the lowest from which everything
+  /// leads to the classes.
+  size_t contribution_layer() const;
+  int64_t contributing_capsules() const;  ///< how many children that is, I
   int64_t classes() const;
   int64_t pose_dim() const;  ///< numbers of a class capsule
   /// Floats of one input image, [C, H, W].

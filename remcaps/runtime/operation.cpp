@@ -33,6 +33,11 @@ LevelTable::LevelTable(Quantizer quantizer) : quantizer_(std::move(quantizer)) {
   edges_.push_back(kInfinite);
 }
 
+Evidence Operation::evidence_below(const Value&, int64_t, const float*,
+                                   const ParentEvidence&) const {
+  fail("an operation that routes no capsules has no contributions");
+}
+
 int64_t NodeReader::integer(const std::string& key, int64_t low, int64_t high) const {
   const auto found = node_.numbers.find(key);
   check(found != node_.numbers.end(), "{}: {} of its graph has no {}", weights_.source(),

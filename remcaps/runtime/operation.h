@@ -10,6 +10,7 @@
 #include "remcaps/kernels/routing/problem.h"
 #include "remcaps/kernels/simd/buffer.h"
 #include "remcaps/parse_tree/quantizer.h"
+#include "remcaps/runtime/evidence.h"
 #include "remcaps/runtime/weights.h"
 
 namespace remcaps::runtime {
@@ -62,10 +63,13 @@ class LevelTable {
 struct Pass {
   bool couplings = false;
   bool quantize = false;
+  bool with_contributions = false;  ///< which needs the couplings
   /// The couplings of each routing layer, for all images so far.
   std::vector<std::vector<float>> layers = {};
   /// The lengths of the children of each fully connected one.
   std::vector<std::vector<float>> child_lengths = {};
+  /// As in an Answer.
+  std::vector<float> contributions = {}, evidence = {}, bias_evidence = {};
 };
 
 /// A routing layer. Convolutional ones have several positions, each with couplings of its own.
@@ -82,6 +86,10 @@ class Operation {
     bool taken = false;
   };
   virtual Value run(std::vector<Input>& inputs, Pass& pass) const = 0;
+  /// Of a routing operation whose output is capsules: shares out what they contribute among their
+  /// children. `couplings` are those of the image, [P, I, J].
+  virtual Evidence evidence_below(const Value& children, int64_t image, const float* couplings,
+                                  const ParentEvidence& from) const;
   /// Of the output.
   ValueShape shape;
   /// What a routing operation routes.

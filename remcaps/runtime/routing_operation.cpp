@@ -168,6 +168,32 @@ class IteratedOperation final : public RoutingOperation {
     return poses;
   }
 
+  Evidence evidence_below(const Value& children, int64_t image, const float* couplings,
+                          const ParentEvidence& from) const override {
+    const float* poses = children.data.get() + image * children.shape.floats();
+    const int64_t count = children.shape.count, parents = matrices_.shape.parents;
+    std::vector<float> of_kept;
+    for (int64_t n = 0; n < count && !kept_.empty(); ++n)
+      of_kept.insert(of_kept.end(), couplings + place_of(n) * parents,
+                     couplings + (place_of(n) + 1) * parents);
+    const RoutedCapsules routed{matrices_.shape, kept_.empty() ? couplings : of_kept.data(),
+                                matrices_.bias_or_null(), [&](int64_t parent, float* votes) {
+                                  if (packed_)
+                                    packed_->votes_for(parent, poses, votes);
+                                  else
+                                    dense_votes(
+                                        matrices_.shape, matrices_.weight.data(), poses, parent,
+                                        rule_.agreement != kernels::Agreement::kProduct, votes);
+                                }};
+    std::vector<double> of_child(static_cast<size_t>(count));
+    Evidence below;
+    share_out(routed, from, 0, 1, of_child.data(), below.bias);
+    below.capsules.resize(static_cast<size_t>(routing->children));
+    for (int64_t n = 0; n < count; ++n)
+      below.capsules[static_cast<size_t>(place_of(n))] = of_child[static_cast<size_t>(n)];
+    return below;
+  }
+
  private:
   // Couplings of the kept children [B, I', J] -> [B, I, J]. A capsule that was removed never agreed
   // with any parent.
@@ -206,6 +232,21 @@ class AttentionOperation final : public RoutingOperation {
     return poses;
   }
 
+  Evidence evidence_below(const Value& children, int64_t image, const float* couplings,
+                          const ParentEvidence& from) const override {
+    const float* poses = children.data.get() + image * children.shape.floats();
+    std::vector<float> weights(couplings, couplings + matrices_.bias.size());
+    for (size_t k = 0; k < weights.size() && rule_.exact_prior; ++k)
+      weights[k] += matrices_.bias[k];
+    const RoutedCapsules routed{
+        matrices_.shape, weights.data(), nullptr, [&](int64_t parent, float* votes) {
+          dense_votes(matrices_.shape, matrices_.weight.data(), poses, parent, false, votes);
+        }};
+    Evidence below{std::vector<double>(static_cast<size_t>(children.shape.count))};
+    share_out(routed, from, 0, 1, below.capsules.data(), below.bias);
+    return below;
+  }
+
  private:
   Matrices matrices_;
   kernels::cpu::AttentionRule rule_;
@@ -220,15 +261,21 @@ struct Windows {
   int64_t positions() const { return rows() * columns(); }
   int64_t places() const { return types * kernel * kernel; }
 
-  // children [T, H, W, D] of an image -> [P, T, k, k, D]
-  void gather(const float* children, float* to) const {
+  // The rows of all windows, [P, T, k]: visit(the first of the k children of a row).
+  template <typename Visit>
+  void for_each_row(const Visit& visit) const {
     for (int64_t y = 0; y < rows(); ++y)
       for (int64_t x = 0; x < columns(); ++x)
         for (int64_t type = 0; type < types; ++type)
           for (int64_t ky = 0; ky < kernel; ++ky)
-            to = std::copy_n(
-                children + ((type * height + y * stride + ky) * width + x * stride) * dim,
-                kernel * dim, to);
+            visit((type * height + y * stride + ky) * width + x * stride);
+  }
+
+  // children [T, H, W, D] of an image -> [P, T, k, k, D]
+  void gather(const float* children, float* to) const {
+    float* next = to;
+    for_each_row(
+        [&](int64_t first) { next = std::copy_n(children + first * dim, kernel * dim, next); });
   }
 };
 
@@ -263,6 +310,30 @@ class WindowOperation final : public RoutingOperation {
               routed.get() + ((image * positions + p) * problem.parents + j) * problem.parent_dim,
               problem.parent_dim, to);
     return poses;
+  }
+
+  Evidence evidence_below(const Value& children, int64_t image, const float* couplings,
+                          const ParentEvidence& from) const override {
+    const int64_t positions = windows_.positions(), places = windows_.places();
+    const kernels::Buffer gathered(positions * places * windows_.dim);
+    windows_.gather(children.data.get() + image * children.shape.floats(), gathered.get());
+    std::vector<double> of_place(static_cast<size_t>(positions * places));
+    Evidence below{std::vector<double>(static_cast<size_t>(children.shape.count))};
+    for (int64_t p = 0; p < positions; ++p) {
+      const float* poses = gathered.get() + p * places * windows_.dim;
+      const RoutedCapsules routed{matrices_.shape, couplings + p * places * matrices_.shape.parents,
+                                  matrices_.bias_or_null(), [&](int64_t parent, float* votes) {
+                                    dense_votes(matrices_.shape, matrices_.weight.data(), poses,
+                                                parent, false, votes);
+                                  }};
+      share_out(routed, from, p, positions, of_place.data() + p * places, below.bias);
+    }
+    const double* value = of_place.data();
+    windows_.for_each_row([&](int64_t first) {
+      for (int64_t child = first; child < first + windows_.kernel; ++child)
+        below.capsules[static_cast<size_t>(child)] += *value++;
+    });
+    return below;
   }
 
  private:

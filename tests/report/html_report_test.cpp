@@ -174,6 +174,7 @@ TEST(ExplorerData, KeepsWhatEachCapsuleContributes) {
   const json parts = data.to_json(blobs, 1'000'000)["contributions"];
   EXPECT_EQ(parts["layer"], 0);
   EXPECT_EQ(parts["scale"], json({2.0, 4.0}));
+  EXPECT_EQ(parts["positive"], json({2.5, 0.0}));
   EXPECT_EQ(parts["evidence"], json({1.75, -3.75}));
   EXPECT_EQ(parts["bias"], json({0.25, 0.25}));
   const std::string codes = decode_bytes(blobs.texts()[parts["values"]["blob"].get<size_t>()], 8);
@@ -328,6 +329,35 @@ TEST_F(HtmlReport, OfTwoRunsSharesTheirImages) {
     }
     EXPECT_EQ(images, 60);
   }
+}
+
+TEST_F(HtmlReport, HoldsTheNetworksThatFit) {
+  HtmlReportOptions options;
+  options.samples = 5;
+  options.runs = {weights("eff-capsnet", 1), weights("eff-capsnet", 2)};
+  const auto networks = [&] {
+    write_html_report(options, folder_ / "report.html");
+    const json report = data_of(read_file(folder_ / "report.html"));
+    EXPECT_GT(report["module"]["shape"][0], 100'000);
+    int64_t held = 0;
+    for (const json& run : report["runs"]) {
+      const std::string why = run["no_network"];
+      EXPECT_EQ(why.empty(), !run["network"].is_null());
+      if (why.empty())
+        ++held;
+      else
+        EXPECT_THAT(why, HasSubstr("would make the report too large"));
+    }
+    return held;
+  };
+  EXPECT_EQ(networks(), 2);
+  options.most_bytes = std::filesystem::file_size(folder_ / "report.html") - 100'000;
+  EXPECT_EQ(networks(), 1);
+  EXPECT_LE(std::filesystem::file_size(folder_ / "report.html"), options.most_bytes);
+  options.most_bytes = 0;
+  EXPECT_EQ(networks(), 0);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    EXPECT_NE(entry.path().extension(), ".compressed");
 }
 
 TEST_F(HtmlReport, ThePaperStandsBesideItsOwnExperimentsOnly) {

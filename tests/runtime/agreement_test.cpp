@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "remcaps/base/error.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/data/formats/picture_file.h"
 #include "remcaps/ops/quantize.h"
@@ -87,6 +90,38 @@ Differences compare(CapsNet& model, const runtime::Network& network, const Tenso
   return found;
 }
 
+// What the answer for one image is made of, as both programs say it.
+void compare_contributions(CapsNet& model, const runtime::Network& network, const Tensor& images,
+                           const std::vector<std::optional<Quantizer>>& quantizers) {
+  const torch::NoGradGuard no_grad;
+  model.eval();
+  for (const bool quantize : {false, true}) {
+    const runtime::Answer answer = network.run(
+        floats_of(images), {.couplings = true, .quantize = quantize, .contributions = true});
+    ForwardOptions options{.trace = true, .contributions = true, .quantizers = {}, .labels = {}};
+    if (quantize) options.quantizers = quantizers;
+    for (int64_t i = 0; i < images.size(0); ++i) {
+      const Forward forward = model.forward(images.slice(0, i, i + 1), options);
+      const size_t layer = first_chained_layer(forward.routings);
+      ASSERT_EQ(network.contribution_layer(), layer);
+      const remcaps::Evidence expected =
+          evidence_for(forward.routings, layer, predicted_classes(forward));
+      const std::vector<float> children = floats_of(expected.children.to(torch::kFloat));
+      const auto at = static_cast<size_t>(i);
+      const auto first = answer.contributions.begin() + i * expected.children.size(1);
+      const float total = expected.total().item<float>();
+      EXPECT_LE(largest_difference({first, first + expected.children.size(1)}, children),
+                1e-5F * std::max(1.0F, total));
+      EXPECT_NEAR(answer.evidence[at], total, 1e-5 * std::max(1.0F, total));
+      EXPECT_NEAR(answer.bias_evidence[at], expected.bias.item<float>(),
+                  1e-5 * std::max(1.0F, total));
+      EXPECT_NEAR(std::accumulate(first, first + expected.children.size(1),
+                                  static_cast<double>(answer.bias_evidence[at])),
+                  answer.evidence[at], 1e-5 * std::max(1.0F, total));
+    }
+  }
+}
+
 struct Case {
   const char* network;
   ModelContext context;
@@ -147,6 +182,7 @@ TEST_P(RandomNetwork, HasTheLengthsPosesCouplingsAndLevelsOfTheLibtorchPath) {
     EXPECT_LE(found.couplings, 1e-5F);
     EXPECT_EQ(found.levels, 0) << "of " << found.compared;
   }
+  compare_contributions(*model, network, testing::random_images(*model, 2), quantizers);
 }
 
 // The networks that come with the program, as they are.
@@ -186,6 +222,8 @@ TEST_P(ZooNetwork, AnswersAsTheProgramDoes) {
   EXPECT_LE(found.couplings, 1e-5F);
   // A coupling that lies on an edge between two levels may round to either.
   EXPECT_LE(found.levels, found.compared / 100'000) << "of " << found.compared;
+  compare_contributions(*run.model, network, images.slice(0, 0, 4),
+                        run.recipe.quantize.quantizers(run.model->routing_layers().size()));
   const std::vector<float> input = floats_of(images.slice(0, 0, 3));
   const runtime::Answer together = network.run(input, {.couplings = true});
   const size_t floats = input.size() / 3, classes = together.lengths.size() / 3;

@@ -2,6 +2,7 @@
 // imports nothing. An error stops the call with a trap; remcaps_error() then points to its text.
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -28,6 +29,7 @@ struct Opened {
   Network network;
   Answer answer = {};
   std::string text = {};
+  std::array<float, 2> evidence = {};
 };
 
 nlohmann::json describe(const Network& network) {
@@ -39,8 +41,15 @@ nlohmann::json describe(const Network& network) {
                       {"children", layer.children},
                       {"parents", layer.parents},
                       {"levels", layer.levels}});
-  return {{"network", graph.network},   {"channels", graph.channels}, {"height", graph.height},
-          {"width", graph.width},       {"classes", graph.classes},   {"form", graph.level_form},
+  return {{"network", graph.network},
+          {"channels", graph.channels},
+          {"height", graph.height},
+          {"width", graph.width},
+          {"classes", graph.classes},
+          {"form", graph.level_form},
+          {"resize", graph.picture.resize},
+          {"contribution_layer", network.contribution_layer()},
+          {"contributing", network.contributing_capsules()},
           {"layers", std::move(layers)}};
 }
 
@@ -83,13 +92,14 @@ EXPORT("describe") const char* remcaps_describe(Opened* opened) {
   return opened->text.c_str();
 }
 
-/// Answers for a picture, bytes [height, width, channels]. Couplings are quantized.
+/// Answers for a picture, bytes [height, width, channels].
 EXPORT("answer")
 void remcaps_answer(Opened* opened, const uint8_t* pixels, int height, int width, int channels,
-                    int invert) {
+                    int invert, int quantize) {
   const Network& network = opened->network;
-  opened->answer = network.run(network.prepare({pixels, height, width, channels}, invert != 0),
-                               {.couplings = true, .quantize = true});
+  opened->answer =
+      network.run(network.prepare({pixels, height, width, channels}, invert != 0),
+                  {.couplings = true, .quantize = quantize != 0, .contributions = true});
 }
 
 /// Lengths of the class capsules, [classes].
@@ -106,6 +116,17 @@ EXPORT("couplings") const float* remcaps_couplings(const Opened* opened, int lay
 EXPORT("child_lengths") const float* remcaps_child_lengths(const Opened* opened, int layer) {
   const auto& lengths = opened->answer.child_lengths.at(static_cast<size_t>(layer));
   return lengths.empty() ? nullptr : lengths.data();
+}
+
+/// What each child of the layer `contribution_layer` contributes to the predicted class, [I].
+EXPORT("contributions") const float* remcaps_contributions(const Opened* opened) {
+  return opened->answer.contributions.data();
+}
+
+/// The evidence for that class, and the part of the biases in it, [2].
+EXPORT("evidence") const float* remcaps_evidence(Opened* opened) {
+  opened->evidence = {opened->answer.evidence.at(0), opened->answer.bias_evidence.at(0)};
+  return opened->evidence.data();
 }
 
 /// The hash of the parse tree's key at the last layer, 32 hexadecimal digits and a zero.

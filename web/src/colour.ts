@@ -66,11 +66,22 @@ export function balanceRgb(value: number): number[] {
   return stops[at].map((low, c) => low * (1 - part) + stops[at + 1][c] * part);
 }
 
+/**
+ * The same on the page instead of on an image, as CSS: 0 is as faint as the page allows, so that what
+ * stands out is what contributes.
+ */
+export function balanceOnPage(value: number): string {
+  const strength = Math.sqrt(Math.min(1, Math.abs(value)));
+  const [full, alpha] = isDark()
+    ? [value >= 0 ? "255,158,74" : "104,170,255", 0.1 + 0.9 * strength]
+    : [value >= 0 ? "204,78,10" : "24,88,196", 0.08 + 0.92 * strength];
+  return strength === 0
+    ? `rgba(${isDark() ? "255,255,255" : "20,35,60"},0.1)`
+    : `rgba(${full},${alpha})`;
+}
+
 /** The same for 0..1, against at 0 and for at 1. */
-export const balanceColour = (value: number): string =>
-  `rgb(${balanceRgb(2 * value - 1)
-    .map(Math.round)
-    .join(",")})`;
+export const balanceColour = (value: number): string => balanceOnPage(2 * value - 1);
 
 /** A colour bar for 0..1, as CSS. */
 export function gradient(colour: (value: number) => string): string {

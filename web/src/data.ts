@@ -106,8 +106,8 @@ export interface LayerData {
 /** What the capsules of a layer contribute to the predicted class of each image. */
 export interface Contributions {
   info: Layer;
-  codes: Uint8Array; // [S, I]
-  scale: number[];
+  values: Float32Array; // [S, I]
+  positive: number[]; // the sum of those that are for the answer
   evidence: number[];
   bias: number[];
 }
@@ -139,6 +139,12 @@ export const loadDataset = once(async (info: Dataset): Promise<DatasetData> => {
   };
 });
 
+/** Codes of contributions, as numbers. */
+function contributionsOf(codes: Uint8Array, scale: number[]): Float32Array {
+  const each = codes.length / scale.length;
+  return Float32Array.from(codes, (code, k) => ((code - 128) / 127) * scale[Math.floor(k / each)]);
+}
+
 export const loadRun = once(async (info: Run): Promise<RunData> => {
   const { explorer } = info;
   const none = new Uint8Array(0);
@@ -159,8 +165,8 @@ export const loadRun = once(async (info: Run): Promise<RunData> => {
     predicted: explorer.predicted,
     contributions: parts && {
       info: info.layers[parts.layer],
-      codes: await uint8Blob(parts.values),
-      scale: parts.scale,
+      values: contributionsOf(await uint8Blob(parts.values), parts.scale),
+      positive: parts.positive,
       evidence: parts.evidence,
       bias: parts.bias,
     },

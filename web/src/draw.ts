@@ -2,13 +2,15 @@
 
 import { onThemeChange, runColour } from "./colour";
 import { Images, readData, uint8Blob } from "./data";
-import { append, h } from "./dom";
+import { append, h, select } from "./dom";
 import type { DrawData } from "./drawdata";
 import { DRAW_VERSION, loadNetworks, pictureOf } from "./drawdata";
 import { DrawPanel } from "./drawpanel";
 import { imageCanvas } from "./images";
 import type { Picture } from "./network";
-import { Pad, isBright, negative, readPicture } from "./pad";
+import { Pad } from "./pad";
+import { isBright, negative, onPictures, readPicture } from "./picture";
+import type { View } from "./state";
 
 const OFFERED = 18; // test images at a time
 const QUIET = 600; // milliseconds without a change before the answer is read out
@@ -80,10 +82,23 @@ async function start(app: HTMLElement): Promise<void> {
   const panels = networks.map(
     (network, place) => new DrawPanel(network, place, images, (image) => take(image)),
   );
+  let view: View = "contributions";
   const answers = h(
     "div",
     { class: "answers", "data-networks": networks.length },
     ...panels.map((panel) => panel.element),
+  );
+  const views = select(
+    "View",
+    [
+      ["contributions", "contributions"],
+      ["couplings", "the paper's: couplings"],
+    ],
+    view,
+    (value) => {
+      view = value as View;
+      plan();
+    },
   );
 
   // One answer a frame at most; a slow network leaves the browser half of the time.
@@ -108,7 +123,7 @@ async function start(app: HTMLElement): Promise<void> {
   const answer = () => {
     const picture = pad.picture();
     panels.forEach((panel, n) =>
-      picture ? panel.update(networks[n].network.answer(picture), picture) : panel.clear(),
+      picture ? panel.update(networks[n].network.answer(picture), picture, view) : panel.clear(),
     );
     const told = panels.map((panel) => panel.summary()).filter(Boolean);
     glance.replaceChildren(
@@ -168,12 +183,7 @@ async function start(app: HTMLElement): Promise<void> {
   });
   const button = (text: string, onclick: () => void) =>
     h("button", { type: "button", onclick }, text);
-  document.addEventListener("dragover", (event) => event.preventDefault());
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    void open(event.dataTransfer?.files[0]);
-  });
-  document.addEventListener("paste", (event) => void open(event.clipboardData?.files[0]));
+  onPictures(([file]) => void open(file));
   onThemeChange(plan);
 
   app.replaceChildren();
@@ -187,7 +197,7 @@ async function start(app: HTMLElement): Promise<void> {
       h(
         "p",
         { class: "lead" },
-        "A capsule network answers while you draw: which class, where it looks, and which of its capsules agree. Those capsules are the drawing's parse tree.",
+        "A capsule network answers while you draw: which class, and what each of its capsules contributes to that answer. In the paper's view: how strongly they are coupled with it, the drawing's parse tree.",
       ),
     ),
     h(
@@ -215,7 +225,7 @@ async function start(app: HTMLElement): Promise<void> {
           "Mouse, pen or finger. With the keyboard: arrow keys move the pen, Space puts it down or lifts it, Delete clears, Ctrl+Z takes a stroke back.",
         ),
       ),
-      answers,
+      h("div", { class: "results" }, h("div", { class: "controls" }, views), answers),
     ),
     h(
       "footer",

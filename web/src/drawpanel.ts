@@ -1,21 +1,24 @@
 // What one network says of the drawing: class lengths, saliency, parse tree, place in the dictionary.
 
 import { scaleSqrt } from "d3";
-import { runColour, saliencyColour, strengthColour } from "./colour";
-import { Images } from "./data";
+import { balanceColour, runColour, saliencyColour, strengthColour } from "./colour";
+import type { Images } from "./data";
 import { commas, h, percent, plural } from "./dom";
 import type { LoadedNetwork, TreePlace } from "./drawdata";
-import { imageCanvas, saliencyCanvas } from "./images";
+import { balanceCanvas, imageCanvas, saliencyCanvas } from "./images";
 import { legend, runLabel } from "./legend";
 import type { Answer, Picture } from "./network";
-import { imageOf } from "./pad";
-import type { Edge, Tree } from "./tree";
-import { backtrack, forEachCell, hasPlace, saliencyOf } from "./tree";
-import { svg, treePicture } from "./treeview";
+import { inputOf } from "./picture";
+import type { FieldAxis, Layer } from "./schema";
+import type { View } from "./state";
+import type { Parts, Tree } from "./tree";
+import { backtrack, forEachCell, hasPlace, partsOfAnswer, placeOnImage, saliencyOf } from "./tree";
+import { partsPicture, svg, treePicture } from "./treeview";
 
 const MOST_BARS = 12;
 const MOST_SEGMENTS = 80; // of the dictionary's strip
 const MOST_THUMBS = 12;
+const MOST_THREADS = 24; // curves over the image
 const OVERLAY = 0.6;
 
 /** "the 7s", "images predicted as Sneaker" */
@@ -36,35 +39,37 @@ export function treeOfAnswer({ info }: LoadedNetwork, answer: Answer): Tree {
   };
 }
 
-/** The picture at the size of the network's input. */
-function inputOf(picture: Picture, height: number, width: number): Images {
-  const large = h("canvas", { width: picture.width, height: picture.height });
-  large.getContext("2d")!.putImageData(imageOf(picture), 0, 0);
-  const context = h("canvas", { width, height }).getContext("2d")!;
-  context.imageSmoothingQuality = "high";
-  context.drawImage(large, 0, 0, width, height);
-  const { data } = context.getImageData(0, 0, width, height);
-  const plane = height * width;
-  const bytes = new Uint8Array(3 * plane);
-  for (let p = 0; p < plane; p++)
-    for (let c = 0; c < 3; c++) bytes[c * plane + p] = data[4 * p + c];
-  return new Images(bytes, [1, 3, height, width]);
-}
-
-/** Where the capsules of a level lie in the image, 0..1; by capsule. */
-function placesOf(tree: Tree, at: number): Map<number, [number, number]> {
+/** Where the capsules of a layer look, 0..1; by capsule. */
+function placesOf({ grids }: Layer, height: number, width: number): Map<number, [number, number]> {
   const places = new Map<number, [number, number]>();
-  for (const grid of tree.levels[at].layer.info.grids)
-    forEachCell(grid, (index, type, y, x) => {
+  const along = (axis: FieldAxis | undefined, n: number, count: number, pixels: number) =>
+    axis
+      ? { at: (axis.first + n * axis.step + 0.5) / pixels, room: axis.step / pixels }
+      : { at: (n + 0.5) / count, room: 1 / count };
+  for (const grid of grids)
+    forEachCell(grid, (index, type, row, column) => {
+      const y = along(grid.field?.y, row, grid.height, height);
+      const x = along(grid.field?.x, column, grid.width, width);
       // Types of one place stand around its centre.
       const angle = 2.4 * type;
-      const aside = grid.types > 1 ? 0.3 * Math.sqrt((type + 0.5) / grid.types) : 0;
+      const aside = grid.types > 1 ? 0.4 * Math.sqrt((type + 0.5) / grid.types) : 0;
       places.set(index, [
-        (x + 0.5 + aside * Math.cos(angle)) / grid.width,
-        (y + 0.5 + aside * Math.sin(angle)) / grid.height,
+        x.at + aside * x.room * Math.cos(angle),
+        y.at + aside * y.room * Math.sin(angle),
       ]);
     });
   return places;
+}
+
+/** A curve from a capsule to the class: 0..1 is how thick. */
+interface Thread {
+  child: number;
+  strength: number;
+}
+
+interface Shown {
+  answer: Answer;
+  parts: Parts | null; // what it is made of, if that is the view
 }
 
 export class DrawPanel {
@@ -76,8 +81,9 @@ export class DrawPanel {
   private readonly verdict = h("p", { class: "said" });
   private readonly dictionary = h("div", { class: "dictionary" });
   private readonly tree = h("div", { class: "whole-tree" });
+  private readonly legends = h("p", { class: "legends" });
   private shownTree = "";
-  private last: { answer: Answer; picture: Picture } | null = null;
+  private last: Shown | null = null;
 
   constructor(
     private readonly loaded: LoadedNetwork,
@@ -97,12 +103,7 @@ export class DrawPanel {
       this.seen,
       this.dictionary,
       this.tree,
-      h(
-        "p",
-        { class: "legends" },
-        legend("coupling, activation", strengthColour, ["0", "1"]),
-        info.layers.some(hasPlace) ? legend("saliency", saliencyColour, ["least", "most"]) : null,
-      ),
+      this.legends,
     );
     new ResizeObserver(() => this.link()).observe(this.seen);
     this.clear();
@@ -115,9 +116,8 @@ export class DrawPanel {
     const place = this.loaded.dictionary?.find(answer);
     const share = place && (place.rank < 0 ? "a new tree" : `${shareText(place)} share its tree`);
     const name = this.classes[answer.predicted];
-    return [`${name} ${answer.lengths[answer.predicted].toFixed(2)}`, share]
-      .filter(Boolean)
-      .join(", ");
+    const length = `length ${answer.lengths[answer.predicted].toFixed(2)}`;
+    return [name, length, share].filter(Boolean).join(", ");
   }
 
   clear(): void {
@@ -132,29 +132,66 @@ export class DrawPanel {
     this.tree.replaceChildren();
   }
 
-  update(answer: Answer, picture: Picture): void {
-    this.last = { answer, picture };
+  update(answer: Answer, picture: Picture, view: View): void {
+    const parts = view === "contributions" ? partsOfAnswer(answer) : null;
+    this.last = { answer, parts };
     this.element.classList.remove("waiting");
-    const tree = treeOfAnswer(this.loaded, answer);
     const name = this.classes[answer.predicted];
     this.verdict.replaceChildren(
       h("strong", {}, name),
-      ` ${answer.lengths[answer.predicted].toFixed(2)}`,
+      `\u00a0${answer.lengths[answer.predicted].toFixed(2)}`,
     );
-    const { height, width } = this.loaded.network.info;
-    const input = inputOf(picture, height, width);
+    const input = inputOf(picture, this.loaded.network.info);
+    this.drawBars(answer.lengths, answer.predicted);
+    if (parts) this.showContributions(answer, parts, input);
+    else this.showCouplings(answer, input);
+    this.link();
+    this.drawDictionary(answer);
+  }
+
+  private showContributions(answer: Answer, parts: Parts, input: Images): void {
+    const layer = this.contributing;
+    const { height, width } = input;
+    const placed = hasPlace(layer);
+    const label = `What ${this.loaded.info.name} is shown${placed ? ", with the contributions of its capsules" : ""}`;
+    this.view.replaceChildren(
+      placed
+        ? balanceCanvas(
+            input,
+            0,
+            placeOnImage(parts.values, layer.grids, height, width, [height, width]),
+            0.85,
+            label,
+          )
+        : imageCanvas(input, 0, label),
+    );
+    this.tree.replaceChildren(
+      h("h3", {}, "What the answer is made of"),
+      partsPicture(parts, layer, this.classes[answer.predicted]),
+    );
+    this.legends.replaceChildren(legend("contribution", balanceColour, ["against", "for"]));
+  }
+
+  private showCouplings(answer: Answer, input: Images): void {
+    const tree = treeOfAnswer(this.loaded, answer);
+    const { height, width } = input;
     const map = saliencyOf(tree, height, width, [height, width]);
     const label = `What ${this.loaded.info.name} is shown${map ? ", with its saliency" : ""}`;
     this.view.replaceChildren(
       map ? saliencyCanvas(input, 0, map, OVERLAY, label) : imageCanvas(input, 0, label),
     );
-    this.drawBars(answer.lengths, answer.predicted);
-    this.link(tree);
-    this.drawDictionary(answer);
     this.tree.replaceChildren(
       h("h3", {}, "Parse tree"),
       treePicture(tree, "adaptive", this.classes),
     );
+    this.legends.replaceChildren(legend("coupling, activation", strengthColour, ["0", "1"]));
+    if (map) this.legends.append(legend("saliency", saliencyColour, ["least", "most"]));
+  }
+
+  /** The layer whose capsules' contributions are shown. */
+  private get contributing(): Layer {
+    const { info, network } = this.loaded;
+    return info.layers[network.info.contribution_layer];
   }
 
   private get classes(): string[] {
@@ -192,46 +229,61 @@ export class DrawPanel {
     });
   }
 
-  /** Curves from the capsules of the tree, over the image, to the class they agree on. */
-  private link(tree?: Tree): void {
-    if (!this.last) return;
-    const own = tree ?? treeOfAnswer(this.loaded, this.last.answer);
-    const at = own.levels.findLastIndex((level) => hasPlace(level.layer.info));
-    const row = this.bars.querySelector(".predicted .bar-name");
+  /** What the curves show: the capsules that carry half of the evidence, or those of the tree. */
+  private threads({ answer, parts }: Shown): { layer: Layer | null; threads: Thread[] } {
+    if (parts) {
+      const { values, carrying } = parts;
+      const largest = values.reduce((most, value) => Math.max(most, value), 1e-12);
+      const threads = [...carrying].map((child) => ({ child, strength: values[child] / largest }));
+      return { layer: hasPlace(this.contributing) ? this.contributing : null, threads };
+    }
+    const tree = treeOfAnswer(this.loaded, answer);
+    const at = tree.levels.findLastIndex((level) => hasPlace(level.layer.info));
+    if (at < 0) return { layer: null, threads: [] };
+    const strongest = new Map<number, number>();
+    for (const { child, coupling } of backtrack(tree, "adaptive").edges[at])
+      strongest.set(child, Math.max(coupling, strongest.get(child) ?? 0));
+    const threads = [...strongest].map(([child, strength]) => ({ child, strength }));
+    return { layer: tree.levels[at].layer.info, threads };
+  }
+
+  /** Curves from capsules, over the image where they look, to the class they vote for. */
+  private link(): void {
     this.links.replaceChildren();
-    if (at < 0 || !row) return;
+    const row = this.bars.querySelector(".predicted .bar-name");
+    if (!this.last || !row) return;
+    const { layer, threads } = this.threads(this.last);
+    if (!layer) return;
     const box = this.seen.getBoundingClientRect();
     const image = this.view.getBoundingClientRect();
     const end = row.getBoundingClientRect();
     this.links.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
+    // On a small screen the bars stand under the image: curves would cross them.
+    const beside = end.top < image.bottom;
     const [x2, y2] = [end.left - box.left - 4, end.top + end.height / 2 - box.top];
-    const places = placesOf(own, at);
-    const strongest = new Map<number, Edge>();
-    for (const edge of backtrack(own, "adaptive").edges[at])
-      if (edge.coupling > (strongest.get(edge.child)?.coupling ?? 0))
-        strongest.set(edge.child, edge);
+    const { height, width } = this.loaded.network.info;
+    const places = placesOf(layer, height, width);
     const thickness = scaleSqrt([0, 1], [0.6, 6]);
     const dots: Element[] = [];
-    for (const { child, coupling } of [...strongest.values()].sort(
-      (a, b) => a.coupling - b.coupling,
-    )) {
-      const [x, y] = places.get(child)!;
-      const x1 = image.left - box.left + x * image.width;
-      const y1 = image.top - box.top + y * image.height;
+    const shown = threads.sort((a, b) => a.strength - b.strength).slice(-MOST_THREADS);
+    for (const { child, strength } of shown) {
+      const place = places.get(child);
+      if (!place) continue;
+      const x1 = image.left - box.left + place[0] * image.width;
+      const y1 = image.top - box.top + place[1] * image.height;
       const bend = Math.max(40, (x2 - x1) / 2);
       const colour = runColour(this.place);
-      this.links.append(
-        svg("path", {
-          d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`,
-          fill: "none",
-          stroke: colour,
-          "stroke-width": thickness(coupling),
-          "stroke-opacity": 0.35 + 0.55 * Math.sqrt(coupling),
-          "stroke-linecap": "round",
-        }),
-      );
+      const curve = svg("path", {
+        d: `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`,
+        fill: "none",
+        stroke: colour,
+        "stroke-width": thickness(strength),
+        "stroke-opacity": 0.35 + 0.55 * Math.sqrt(strength),
+        "stroke-linecap": "round",
+      });
+      if (beside) this.links.append(curve);
       dots.push(
-        svg("circle", { cx: x1, cy: y1, r: 1.5 + thickness(coupling), fill: colour, class: "dot" }),
+        svg("circle", { cx: x1, cy: y1, r: 1.5 + thickness(strength), fill: colour, class: "dot" }),
       );
     }
     this.links.append(...dots);

@@ -5,9 +5,13 @@ import type { DatasetData, RunData } from "./data";
 import { loadDataset, loadRun } from "./data";
 import { h, select } from "./dom";
 import { imageName } from "./images";
+import { runLabel } from "./legend";
+import { answerAsRun, networkOf, pictureAsDataset } from "./own";
+import { OwnPicker } from "./ownpicker";
+import type { Sampled } from "./panel";
 import { panel } from "./panel";
 import { Picker } from "./picker";
-import type { Report } from "./schema";
+import type { Report, Run } from "./schema";
 import type { Outcome, Scope, State, Store, View } from "./state";
 
 const MOST_LEVELS = 32; // the slider's last step, one further, is "off"
@@ -16,6 +20,9 @@ interface Shown {
   dataset: DatasetData;
   runs: { data: RunData; place: number }[];
 }
+
+/** An own picture: what each run's network answers, or why it does not. */
+type OwnAnswers = { name: string; runs: { answer: Sampled | null; place: number }[] };
 
 function levelsControl(report: Report, store: Store): HTMLElement {
   const slider = h("input", {
@@ -112,7 +119,7 @@ function runControls(
   report: Report,
   store: Store,
 ): { tree: HTMLElement[]; filters: HTMLElement[] } {
-  const { classes } = report.datasets[report.runs[state.runA].dataset];
+  const { classes } = datasetOf(report, state);
   const byName: [string, string][] = classes.map((name, c) => [String(c), name]);
   const outcomes: [string, string][] = [
     ["any", "any"],
@@ -140,7 +147,7 @@ function runControls(
           ["all", "mean of all"],
         ],
         state.scope,
-        (value) => store.set({ scope: value as Scope }),
+        (value) => store.set({ scope: value as Scope, own: null }),
       ),
       select(
         "Follow from",
@@ -160,23 +167,101 @@ function runControls(
   };
 }
 
+const datasetOf = ({ datasets, runs }: Report, { runA }: Readonly<State>) =>
+  datasets[runs[runA].dataset];
+
+/** In place of the panel of a run whose network is not in the report. */
+const absent = (run: Run, place: number): HTMLElement =>
+  h(
+    "article",
+    { class: "panel", "data-run": run.name },
+    h("h3", {}, runLabel(run, place)),
+    h("p", { class: "empty" }, `No answer: ${run.no_network}`),
+  );
+
 export function explorerSection(report: Report, store: Store): HTMLElement {
   const picker = new Picker(store);
   const treeSelects = h("div", { class: "selects" });
   const filterSelects = h("div", { class: "selects" });
+  const ofCouplings = h(
+    "div",
+    { class: "of-couplings" },
+    levelsControl(report, store),
+    thresholdControl(report, store),
+  );
+  store.on(["view"], ({ view }) => (ofCouplings.hidden = view !== "couplings"));
   const panels = h("div", { class: "columns" });
   const chosen = h("p", { class: "chosen", "aria-live": "polite" });
   let shown: Shown | null = null;
+  let answers: OwnAnswers | null = null; // of the own picture that is chosen
   let turn = 0;
+  const ownTurn = { last: 0 };
+  const choose = (sample: number) => store.set({ sample, own: null });
+  const own = new OwnPicker(
+    store,
+    () => datasetOf(report, store.get()).images.shape[1] !== 3,
+    () => void answerOwn(),
+  );
 
   const drawPanels = () => {
     if (!shown) return;
+    const state = store.get();
+    if (answers) {
+      drawOwn(shown, answers);
+      return;
+    }
     const { dataset, runs } = shown;
-    const { sample } = store.get();
     const { labels, classes } = dataset.info;
-    const name = imageName(dataset.info, sample).replace(/^image/, "Image");
-    chosen.textContent = `${name} of ${dataset.info.name}'s ${dataset.info.split} set: ${classes[labels[sample]]}`;
-    panels.replaceChildren(...runs.map(({ data, place }) => panel(data, place, dataset, store)));
+    const name = imageName(dataset.info, state.sample).replace(/^image/, "Image");
+    chosen.textContent = `${name} of ${dataset.info.name}'s ${dataset.info.split} set: ${classes[labels[state.sample]]}`;
+    panels.replaceChildren(
+      ...runs.map(({ data: run, place }) =>
+        panel({ run, dataset }, { run, dataset }, place, state, choose),
+      ),
+    );
+  };
+  const drawOwn = ({ dataset, runs }: Shown, { name, runs: answered }: OwnAnswers) => {
+    chosen.textContent = `${name}, a picture of yours`;
+    panels.replaceChildren(
+      ...answered.map(({ answer, place }, n) =>
+        answer
+          ? panel(
+              answer,
+              { run: runs[n].data, dataset },
+              place,
+              { ...store.get(), sample: 0 },
+              choose,
+            )
+          : absent(report.runs[place], place),
+      ),
+    );
+  };
+  /** Asks the networks for the own picture that is chosen. */
+  const answerOwn = async () => {
+    const mine = ++ownTurn.last;
+    const picture = own.chosen;
+    if (!picture || !shown) {
+      answers = null;
+      drawPanels();
+      return;
+    }
+    const { dataset, runs } = shown;
+    chosen.textContent = `${picture.name}: the networks look at it …`;
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    const pixels = OwnPicker.shown(picture);
+    const found: OwnAnswers = { name: picture.name, runs: [] };
+    for (const { place } of runs) {
+      const info = report.runs[place];
+      const network = await networkOf(report, info);
+      const answer = network && {
+        run: answerAsRun(info, network, pixels),
+        dataset: pictureAsDataset(dataset, network, pixels, picture.name),
+      };
+      found.runs.push({ answer, place });
+    }
+    if (mine !== ownTurn.last) return;
+    answers = found;
+    drawPanels();
   };
   const fillPicker = () =>
     shown &&
@@ -188,22 +273,23 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
   store.on(["runA", "runB"], async (state) => {
     const mine = ++turn;
     const places = [state.runA, state.runB].filter((place) => place !== null);
-    const dataset = await loadDataset(report.datasets[report.runs[state.runA].dataset]);
+    const dataset = await loadDataset(datasetOf(report, state));
     const runs = await Promise.all(
       places.map(async (place) => ({ place, data: await loadRun(report.runs[place]) })),
     );
     if (mine !== turn) return;
     shown = { dataset, runs };
     fillPicker();
-    drawPanels();
+    void answerOwn();
   });
+  store.on(["own"], () => void answerOwn());
   store.on(["runA", "runB", "view", "scope", "target", "outcome", "onlyClass"], (state) => {
     const { tree, filters } = runControls(state, report, store);
     keepFocus(treeSelects, tree);
     keepFocus(filterSelects, filters);
   });
   store.on(["onlyClass", "outcome"], fillPicker);
-  store.on(["sample"], () => picker.mark());
+  store.on(["sample", "own"], () => picker.mark());
   store.on(["sample", "view", "scope", "target", "levels", "threshold", "opacity"], drawPanels);
   onThemeChange(drawPanels);
 
@@ -219,18 +305,17 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
     h(
       "div",
       { class: "explore" },
-      h("aside", { "aria-label": "Choice of an image" }, filterSelects, picker.element),
+      h(
+        "aside",
+        { "aria-label": "Choice of an image" },
+        report.module && own.element,
+        filterSelects,
+        picker.element,
+      ),
       h(
         "div",
         { class: "stage" },
-        h(
-          "div",
-          { class: "controls" },
-          levelsControl(report, store),
-          thresholdControl(report, store),
-          treeSelects,
-          opacityControl(store),
-        ),
+        h("div", { class: "controls" }, treeSelects, opacityControl(store), ofCouplings),
         chosen,
         panels,
       ),

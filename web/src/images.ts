@@ -4,6 +4,8 @@ import { extent } from "d3";
 import { MAGMA, balanceRgb } from "./colour";
 import type { Images } from "./data";
 import { h } from "./dom";
+import type { Picture } from "./network";
+import { imageOf } from "./picture";
 import type { Dataset } from "./schema";
 import type { SaliencyMap } from "./tree";
 
@@ -21,6 +23,14 @@ export function imageCanvas(images: Images, place: number, label: string): HTMLC
     class: "pixels",
   });
   canvas.getContext("2d")!.putImageData(images.rgba(place), 0, 0);
+  return canvas;
+}
+
+/** A picture of any size, as its thumbnail. */
+export function pictureCanvas(picture: Picture): HTMLCanvasElement {
+  const { width, height } = picture;
+  const canvas = h("canvas", { width, height, "aria-hidden": "true" });
+  canvas.getContext("2d")!.putImageData(imageOf(picture), 0, 0);
   return canvas;
 }
 

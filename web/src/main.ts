@@ -73,6 +73,7 @@ function start(): void {
     runB: partner > 0 ? partner : null,
     dictionaryClass: 0,
     sample: 0,
+    own: null,
     view: "contributions",
     scope: "image",
     target: "predicted",

@@ -16,10 +16,13 @@ interface Exports {
     width: number,
     channels: number,
     invert: number,
+    quantize: number,
   ): void;
   lengths(network: number): number;
   couplings(network: number, layer: number): number;
   child_lengths(network: number, layer: number): number;
+  contributions(network: number): number;
+  evidence(network: number): number;
   tree_hash(network: number): number;
 }
 
@@ -46,15 +49,21 @@ export interface NetworkInfo {
   width: number;
   classes: string[];
   form: "uniform" | "bins";
+  resize: number; // pictures are stretched to so many pixels, then cropped; 0: stretched to the input
+  contribution_layer: number; // place in layers: contributions are those of its children
+  contributing: number; // how many children that is
   layers: RoutingLayer[];
 }
 
-/** What a network says of a picture. Its couplings are quantized. */
+/** What a network says of a picture. */
 export interface Answer {
   lengths: Float32Array; // of the class capsules
   predicted: number; // the longest of them
   couplings: Float32Array[]; // per routing layer, [P, I, J]
   childLengths: (Float32Array | null)[]; // per routing layer, [I]; null if it is convolutional
+  contributions: Float32Array; // to the evidence for the predicted class, [I]
+  evidence: number; // the sum of contributions and bias
+  bias: number;
   treeHash: string; // equal for pictures of a class with the same parse tree; "": not quantized
 }
 
@@ -77,17 +86,26 @@ export class Network {
     return new Network(instance, file);
   }
 
-  answer(picture: Picture, invert = false): Answer {
+  answer(picture: Picture, { invert = false, quantize = true } = {}): Answer {
     const { pixels, height, width, channels } = picture;
-    const { layers, classes } = this.info;
+    const { layers, classes, contributing } = this.info;
     if (pixels.length !== height * width * channels) {
       throw new Error(`${pixels.length} bytes; expected ${height} x ${width} x ${channels}`);
     }
     this.withBytes(pixels, (bytes) =>
-      this.exports.answer(this.handle, bytes, height, width, channels, invert ? 1 : 0),
+      this.exports.answer(
+        this.handle,
+        bytes,
+        height,
+        width,
+        channels,
+        Number(invert),
+        Number(quantize),
+      ),
     );
     return this.call(() => {
       const lengths = this.floats(this.exports.lengths(this.handle), classes.length);
+      const [evidence, bias] = this.floats(this.exports.evidence(this.handle), 2);
       return {
         lengths,
         predicted: lengths.indexOf(Math.max(...lengths)),
@@ -98,8 +116,11 @@ export class Network {
           const at = this.exports.child_lengths(this.handle, l);
           return at === 0 ? null : this.floats(at, children);
         }),
+        contributions: this.floats(this.exports.contributions(this.handle), contributing),
+        evidence,
+        bias,
         treeHash:
-          layers[layers.length - 1].levels === 0
+          layers[layers.length - 1].levels === 0 || !quantize
             ? ""
             : this.text(this.exports.tree_hash(this.handle)),
       };

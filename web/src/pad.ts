@@ -2,62 +2,18 @@
 
 import { h } from "./dom";
 import type { Picture } from "./network";
+import { imageOf } from "./picture";
 import type { Point, Stroke } from "./strokes";
 import { PEN, centred, coverage, paint } from "./strokes";
 
 const INK = "#f4f6f9";
 const STEP = 1 / 28; // of the pen that arrow keys move
-const MOST_SIDE = 1024; // pixels of a picture that was dropped
 
 export interface PadOptions {
   side: number; // of the network's images
   objectSide: number; // DrawData.object_side
   hint: string;
   onChange: () => void;
-}
-
-/** A file as a picture; what is transparent becomes white. */
-export async function readPicture(file: Blob): Promise<Picture> {
-  const bitmap = await createImageBitmap(file);
-  const scale = Math.min(1, MOST_SIDE / Math.max(bitmap.width, bitmap.height));
-  const width = Math.max(1, Math.round(scale * bitmap.width));
-  const height = Math.max(1, Math.round(scale * bitmap.height));
-  const context = h("canvas", { width, height }).getContext("2d")!;
-  context.fillStyle = "white";
-  context.fillRect(0, 0, width, height);
-  context.drawImage(bitmap, 0, 0, width, height);
-  const { data } = context.getImageData(0, 0, width, height);
-  const pixels = new Uint8Array(3 * width * height);
-  for (let p = 0; p < width * height; p++)
-    for (let c = 0; c < 3; c++) pixels[3 * p + c] = data[4 * p + c];
-  return { pixels, height, width, channels: 3 };
-}
-
-export const negative = (picture: Picture): Picture => ({
-  ...picture,
-  pixels: picture.pixels.map((value) => 255 - value),
-});
-
-/** Whether the rim of a picture is bright: ink on paper. */
-export function isBright({ pixels, height, width, channels }: Picture): boolean {
-  let [sum, count] = [0, 0];
-  for (let y = 0; y < height; y++)
-    for (let x = 0; x < width; x++) {
-      if (y > 0 && x > 0 && y < height - 1 && x < width - 1) continue;
-      for (let c = 0; c < channels; c++) sum += pixels[(y * width + x) * channels + c];
-      count += channels;
-    }
-  return sum > 127 * count;
-}
-
-export function imageOf({ pixels, height, width, channels }: Picture): ImageData {
-  const image = new ImageData(width, height);
-  for (let p = 0; p < height * width; p++) {
-    for (let c = 0; c < 3; c++)
-      image.data[4 * p + c] = pixels[p * channels + (channels === 3 ? c : 0)];
-    image.data[4 * p + 3] = 255;
-  }
-  return image;
 }
 
 export class Pad {

@@ -3,16 +3,32 @@
 import * as Plot from "@observablehq/plot";
 import { balanceColour, runColour, saliencyColour, strengthColour } from "./colour";
 import type { DatasetData, Images, RunData } from "./data";
-import { h, percent, plural } from "./dom";
+import { commas, h, percent, plural } from "./dom";
 import { balanceCanvas, imageCanvas, imageName, rangeOf, saliencyCanvas } from "./images";
 import { legend, runLabel } from "./legend";
 import { levelsFor } from "./quantize";
-import type { State, Store } from "./state";
+import type { State } from "./state";
 import type { Parts, SaliencyMap, Tree } from "./tree";
-import { classTrees, enlarge, hasPlace, partsOf, placeOnImage, saliencyOf, treeOf } from "./tree";
+import {
+  classTrees,
+  enlarge,
+  hasPlace,
+  partsOf,
+  placeOnImage,
+  saliencyOf,
+  storedLayers,
+  treeKey,
+  treeOf,
+} from "./tree";
 import { partsPicture, treePicture } from "./treeview";
 
 const SIBLINGS = 14;
+
+/** A run and the images that its data are of. */
+export interface Sampled {
+  run: RunData;
+  dataset: DatasetData;
+}
 
 /** The class whose capsule the tree is followed from. */
 function targetOf(run: RunData, state: State): number {
@@ -74,7 +90,7 @@ function views(
       h(
         "p",
         { class: "empty" },
-        "The capsules of this network have no place in the image, so there is no saliency map. Its parse tree stands below.",
+        "The capsules of this network have no place in the image, so there is no map of it.",
       ),
     );
     return row;
@@ -111,23 +127,24 @@ function prediction(
   const bars = Array.from(tree.classes, (activation, c) => ({ name: classes[c], activation, c }))
     .sort((a, b) => b.activation - a.activation)
     .slice(0, 4);
-  const truth = labels[state.sample];
+  const truth: number | undefined = labels[state.sample]; // nobody has labelled an own picture
   const box = h("div", { class: "prediction" });
   if (state.scope === "image") {
     const plain = bars[0].c;
     const quantized = run.predicted[state.sample];
     const right = plain === truth;
+    const [kind, mark] =
+      truth === undefined
+        ? ["verdict", ""]
+        : right
+          ? ["verdict right", "✓ "]
+          : ["verdict wrong", "✗ "];
     box.append(
       h(
         "p",
         {},
-        h(
-          "span",
-          { class: right ? "verdict right" : "verdict wrong" },
-          right ? "✓ " : "✗ ",
-          classes[plain],
-        ),
-        right ? "" : `, is ${classes[truth]}`,
+        h("span", { class: kind }, mark, classes[plain]),
+        right || truth === undefined ? "" : `, is ${classes[truth]}`,
         quantized === plain ? "" : `; with quantized couplings ${classes[quantized]}`,
       ),
     );
@@ -176,18 +193,18 @@ function prediction(
 
 /** Which of the sampled images have the same tree under the chosen K. */
 function siblings(
-  run: RunData,
-  dataset: DatasetData,
+  own: RunData,
+  { run, dataset }: Sampled,
   state: State,
   target: number,
-  store: Store,
+  choose: (sample: number) => void,
 ): HTMLElement {
   const trees = classTrees(run, target, state.levels);
   const name = dataset.info.classes[target];
   const box = h("div", { class: "siblings" });
   const last = run.layers[run.layers.length - 1].info;
-  const count = levelsFor(last, state.levels);
-  const under = count === 0 ? "Without quantization" : `With K = ${count}`;
+  const levels = levelsFor(last, state.levels);
+  const under = levels === 0 ? "Without quantization" : `With K = ${levels}`;
   box.append(
     h(
       "p",
@@ -198,14 +215,18 @@ function siblings(
     ),
   );
   if (state.scope !== "image") return box;
-  const group = (trees.groupOf.get(state.sample) ?? []).filter((sample) => sample !== state.sample);
+  const all = trees.groups.get(treeKey(own, state.sample, target, state.levels)) ?? [];
+  const mine = own !== run;
+  const group = mine ? all : all.filter((sample) => sample !== state.sample);
+  const what = mine ? "picture" : "image";
+  const count = mine ? `${commas(group.length)} of them` : plural(group.length, "other image");
   box.append(
     h(
       "p",
       {},
       group.length === 0
-        ? "No other one shares this image's tree."
-        : `${plural(group.length, "other image")} ${group.length === 1 ? "shares" : "share"} this image's tree (${percent((group.length + 1) / trees.samples.length, 0)} of the class):`,
+        ? `${mine ? "None of them" : "No other one"} shares this ${what}'s tree.`
+        : `${count} ${group.length === 1 ? "shares" : "share"} this ${what}'s tree (${percent(all.length / trees.samples.length, 0)} of the class):`,
     ),
     h(
       "div",
@@ -219,7 +240,7 @@ function siblings(
             class: "thumb",
             title: label,
             "aria-label": label,
-            onclick: () => store.set({ sample }),
+            onclick: () => choose(sample),
           },
           imageCanvas(dataset.images, sample, ""),
         );
@@ -229,13 +250,18 @@ function siblings(
   return box;
 }
 
+/**
+ * The view of an image of `shown`. `sampled` has the images to compare trees with: it is `shown`, but
+ * for an own picture.
+ */
 export function panel(
-  run: RunData,
+  shown: Sampled,
+  sampled: Sampled,
   place: number,
-  dataset: DatasetData,
-  store: Store,
+  state: State,
+  choose: (sample: number) => void,
 ): HTMLElement {
-  const state = store.get();
+  const { run, dataset } = shown;
   const target = targetOf(run, state);
   const samples = samplesOf(run, state, target);
   const tree = treeOf(run, samples, target, state.levels);
@@ -301,6 +327,7 @@ export function panel(
       placed ? legend("saliency", saliencyColour, ["least", "most"]) : null,
     ),
   );
-  if (tree.levels.length > 0) box.append(siblings(run, dataset, state, target, store));
+  if (storedLayers(sampled.run).length > 0)
+    box.append(siblings(run, sampled, state, target, choose));
   return box;
 }

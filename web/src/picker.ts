@@ -51,7 +51,7 @@ export class Picker {
           class: wrong ? "thumb wrong" : "thumb",
           title: name,
           "aria-label": name,
-          onclick: () => this.store.set({ sample, scope: "image" }),
+          onclick: () => this.store.set({ sample, own: null, scope: "image" }),
         },
         imageCanvas(dataset.images, sample, ""),
       );
@@ -70,9 +70,9 @@ export class Picker {
   }
 
   mark(): void {
-    const { sample } = this.store.get();
+    const { sample, own } = this.store.get();
     for (const [place, option] of this.options) {
-      option.setAttribute("aria-selected", String(place === sample));
+      option.setAttribute("aria-selected", String(place === sample && own === null));
       option.tabIndex = place === sample ? 0 : -1;
     }
     const chosen = this.options.get(sample);
@@ -103,7 +103,7 @@ export class Picker {
     if (!(event.key in moves)) return;
     event.preventDefault();
     const sample = this.samples[Math.min(last, Math.max(0, moves[event.key]))];
-    this.store.set({ sample, scope: "image" });
+    this.store.set({ sample, own: null, scope: "image" });
     this.options.get(sample)?.focus({ preventScroll: true });
   }
 }

@@ -16,6 +16,8 @@ export interface Report {
   version: number;
   generator: string; // "remcaps 0.1.0"
   title: string;
+  /** The runtime as WebAssembly, for pictures that are dropped on the page; null: no run has a network. */
+  module: Blob | null;
   datasets: Dataset[];
   runs: Run[];
 }
@@ -83,6 +85,9 @@ export interface Run {
   input: [number, number];
   layers: Layer[];
   explorer: Explorer;
+  /** The network, as `remcaps export` writes it; null: it is not in the report, and why. */
+  network: Blob | null;
+  no_network: string;
 }
 
 export interface PaperNumbers {
@@ -160,6 +165,7 @@ export interface ExplorerContributions {
   /** A code c of image s stands for (c - 128) / 127 * scale[s], [S, I]. */
   values: Blob;
   scale: number[];
+  positive: number[]; // the sum of all that are for the answer, which codes give only roughly
   evidence: number[]; // the contributions of capsules and biases together
   bias: number[];
 }

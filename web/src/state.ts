@@ -15,6 +15,7 @@ export interface State {
   dictionaryClass: number;
   /** Explorer. */
   sample: number;
+  own: number | null; // an own picture is shown instead, by its place among them
   view: View;
   scope: Scope;
   target: number | "predicted";

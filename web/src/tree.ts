@@ -1,6 +1,7 @@
 // Parse trees and saliency maps of one image or of many, from the couplings in the page.
 
 import type { Contributions, LayerData, RunData } from "./data";
+import type { Answer } from "./network";
 import type { FieldAxis, Grid, Layer } from "./schema";
 import type { Levels, LevelTable } from "./quantize";
 import { entropyBits, levelTable } from "./quantize";
@@ -240,6 +241,7 @@ function fieldWeights(
 /** What the capsules contribute to the answers of some images, as a mean. */
 export interface Parts {
   values: Float32Array; // [I]
+  positive: number; // the sum of those that are for the answer
   evidence: number;
   bias: number;
   carrying: Set<number>; // the fewest capsules that carry half of the positive contributions
@@ -248,26 +250,46 @@ export interface Parts {
 export function partsOf(contributions: Contributions, samples: number[]): Parts {
   const { children } = contributions.info;
   const values = new Float32Array(children);
-  let [evidence, bias] = [0, 0];
+  let [positive, evidence, bias] = [0, 0, 0];
   for (const sample of samples) {
-    const scale = contributions.scale[sample] / 127 / samples.length;
     for (let i = 0; i < children; i++)
-      values[i] += (contributions.codes[sample * children + i] - 128) * scale;
+      values[i] += contributions.values[sample * children + i] / samples.length;
+    positive += contributions.positive[sample] / samples.length;
     evidence += contributions.evidence[sample] / samples.length;
     bias += contributions.bias[sample] / samples.length;
   }
+  return { values, positive, evidence, bias, carrying: carryingHalf(values) };
+}
+
+/** What the answer of a network is made of. */
+export function partsOfAnswer({ contributions, evidence, bias }: Answer): Parts {
+  const positive = positiveSum(contributions);
+  return {
+    values: contributions,
+    positive,
+    evidence,
+    bias,
+    carrying: carryingHalf(contributions),
+  };
+}
+
+export const positiveSum = (values: Float32Array): number =>
+  values.reduce((sum, value) => sum + Math.max(0, value), 0);
+
+/** The fewest capsules that carry half of the positive contributions. */
+function carryingHalf(values: Float32Array): Set<number> {
+  const half = positiveSum(values) * (0.5 - 1e-9);
   const order = [...values.keys()]
     .filter((i) => values[i] > 0)
     .sort((a, b) => values[b] - values[a]);
-  const positive = order.reduce((sum, i) => sum + values[i], 0);
   const carrying = new Set<number>();
   let carried = 0;
   for (const i of order) {
-    if (carried >= positive * (0.5 - 1e-9)) break;
+    if (carried >= half) break;
     carrying.add(i);
     carried += values[i];
   }
-  return { values, evidence, bias, carrying };
+  return carrying;
 }
 
 /** The coupling of each child of level `at` to the followed class, over all paths. */
@@ -330,38 +352,39 @@ export function enlarge(
 /** The trees of the images that are predicted as one class: which of them are the same. */
 export interface ClassTrees {
   samples: number[];
-  groupOf: Map<number, number[]>; // sample -> all samples with its tree
+  groups: Map<string, number[]>; // key of a tree -> the samples that have it
   trees: number;
   entropy: number; // bits
 }
 
-export function classTrees(run: RunData, target: number, levels: Levels): ClassTrees {
+/** Equal for samples with the same tree; also of two runs' data, if their layers have the same codes. */
+export function treeKey(run: RunData, sample: number, target: number, levels: Levels): string {
   const layer = run.layers[run.layers.length - 1];
   const { children, parents } = layer.info;
   const { index } = tableOf(layer, levels);
+  const key = new Array<string>(children);
+  for (let i = 0; i < children; i++) {
+    const place =
+      layer.columns === "all" ? (sample * children + i) * parents + target : sample * children + i;
+    key[i] = String.fromCharCode(index[layer.codes[place]]);
+  }
+  return key.join("");
+}
+
+export function classTrees(run: RunData, target: number, levels: Levels): ClassTrees {
   const samples = run.predicted.flatMap((predicted, sample) =>
     predicted === target ? [sample] : [],
   );
   const groups = new Map<string, number[]>();
   for (const sample of samples) {
-    const key = new Array<string>(children);
-    for (let i = 0; i < children; i++) {
-      const place =
-        layer.columns === "all"
-          ? (sample * children + i) * parents + target
-          : sample * children + i;
-      key[i] = String.fromCharCode(index[layer.codes[place]]);
-    }
-    const text = key.join("");
-    const group = groups.get(text);
+    const key = treeKey(run, sample, target, levels);
+    const group = groups.get(key);
     if (group) group.push(sample);
-    else groups.set(text, [sample]);
+    else groups.set(key, [sample]);
   }
-  const groupOf = new Map<number, number[]>();
-  for (const group of groups.values()) for (const sample of group) groupOf.set(sample, group);
   return {
     samples,
-    groupOf,
+    groups,
     trees: groups.size,
     entropy: entropyBits([...groups.values()].map((group) => group.length)),
   };

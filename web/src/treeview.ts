@@ -1,12 +1,12 @@
 // A parse tree as a picture: rows of nodes for small layers, maps of cells for large ones.
 
 import { scaleSqrt } from "d3";
-import { balanceRgb, isDark, strengthColour } from "./colour";
+import { balanceOnPage, isDark, strengthColour } from "./colour";
 import { commas, h, plural } from "./dom";
 import type { Layer } from "./schema";
 import { MOST_NODES, cellSide, tileGrids, tilesPerRow } from "./tiles";
 import type { Backtrack, Parts, Threshold, Tree, TreeLevel } from "./tree";
-import { backtrack, forEachCell, thresholdOf } from "./tree";
+import { backtrack, forEachCell, hasPlace, thresholdOf } from "./tree";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -161,10 +161,14 @@ function cells(layer: Layer, sizes: Float32Array, style: CellStyle): HTMLElement
   const pixels = window.devicePixelRatio || 1;
   const box = h("div", { class: "cell-maps" });
   const largest = sizes.reduce((most, size) => Math.max(most, size), 0);
+  const largestCell = children > MOST_NODES ? 11 : 22;
   for (const grid of tileGrids(children, layer.grids)) {
     const perRow = tilesPerRow(grid);
     const rows = Math.ceil(grid.types / perRow);
-    const cell = Math.max(2, Math.min(11, Math.floor(560 / (perRow * (grid.width + 0.8)))));
+    const cell = Math.max(
+      2,
+      Math.min(largestCell, Math.floor(560 / (perRow * (grid.width + 0.8)))),
+    );
     const gap = Math.max(3, Math.round(0.8 * cell));
     const width = perRow * (grid.width * cell + gap) - gap;
     const height = rows * (grid.height * cell + gap) - gap;
@@ -192,6 +196,7 @@ function cells(layer: Layer, sizes: Float32Array, style: CellStyle): HTMLElement
       context.fillRect(left + inset, up + inset, side, side);
       if (!style.framed?.has(index)) return;
       context.strokeStyle = `rgba(${ink()},0.9)`;
+      context.lineWidth = Math.min(1, cell / 8);
       context.strokeRect(left, up, cell, cell);
     });
     box.append(canvas);
@@ -207,10 +212,10 @@ const SHOWN = 3; // significant digits
  */
 export function partsPicture(parts: Parts, layer: Layer, name: string): HTMLElement {
   const largest = parts.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const [pro, contra] = [1, -1].map((sign) =>
-    parts.values.reduce((sum, value) => sum + Math.max(0, sign * value), 0),
-  );
-  const text = (value: number) => value.toPrecision(SHOWN);
+  const text = (value: number) => (value < 1e-5 ? "0" : value.toPrecision(SHOWN));
+  const { bias, positive } = parts;
+  const negative = Math.max(0, positive + bias - parts.evidence);
+  const ofBiases = bias === 0 ? "" : ` ${bias < 0 ? "−" : "+"} ${text(Math.abs(bias))} of biases`;
   const box = h("div", { class: "tree-box" });
   box.append(
     h(
@@ -218,22 +223,19 @@ export function partsPicture(parts: Parts, layer: Layer, name: string): HTMLElem
       { class: "tree-count" },
       `Evidence for ${name}: `,
       h("strong", {}, text(parts.evidence)),
-      ` = ${text(pro)} for it − ${text(contra)} against it ${parts.bias < 0 ? "−" : "+"} ${text(Math.abs(parts.bias))} of biases. `,
+      ` = ${text(positive)} for it − ${text(negative)} against it${ofBiases}. `,
       h("strong", {}, `${commas(parts.carrying.size)} of ${plural(layer.children, "capsule")}`),
       ` ${parts.carrying.size === 1 ? "carries" : "carry"} half of what is for it.`,
     ),
     cells(layer, largest > 0 ? parts.values.map((value) => Math.abs(value)) : parts.values, {
       label: `Contributions of ${commas(layer.children)} capsules to ${name}`,
-      colour: (index) =>
-        `rgb(${balanceRgb(largest > 0 ? parts.values[index] / largest : 0)
-          .map(Math.round)
-          .join(",")})`,
+      colour: (index) => balanceOnPage(largest > 0 ? parts.values[index] / largest : 0),
       framed: parts.carrying,
     }),
     h(
       "p",
       { class: "note" },
-      "One tile for each capsule type, one cell for each place. Colour and side: contribution. Framed: the capsules that carry half.",
+      `${hasPlace(layer) ? "One tile for each capsule type, one cell for each place." : "One cell for each capsule."} Colour and side: contribution. Framed: the capsules that carry half.`,
     ),
   );
   return box;

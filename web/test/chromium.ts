@@ -50,6 +50,33 @@ export async function openFile(
   await context.close();
 }
 
+/** A PNG as base64: an upright bar of ink on white paper, 280 x 280 pixels. */
+export const paper = (page: Page): Promise<string> =>
+  page.evaluate(() => {
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = 280;
+    const context = canvas.getContext("2d")!;
+    context.fillStyle = "white";
+    context.fillRect(0, 0, 280, 280);
+    context.fillStyle = "black";
+    context.fillRect(120, 30, 40, 220);
+    return canvas.toDataURL("image/png").split(",")[1];
+  });
+
+/** Drops a file, given as base64, on the page. */
+export const drop = (page: Page, base64: string, name = "paper.png"): Promise<void> =>
+  page.evaluate(
+    ([text, file]) => {
+      const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([bytes], file, { type: "image/png" }));
+      document.body.dispatchEvent(
+        new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }),
+      );
+    },
+    [base64, name],
+  );
+
 /** Puts markup into a page that would run code and ask a server, and tells what it achieved. */
 export async function breakOut(
   browser: Browser,

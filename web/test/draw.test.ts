@@ -14,7 +14,7 @@ import { Dictionary, pictureOf } from "../src/drawdata";
 import { Network } from "../src/network";
 import { levelOf } from "../src/quantize";
 import type { Blob, Layer } from "../src/schema";
-import { breakOut, launch, openFile, skip } from "./chromium";
+import { breakOut, drop, launch, openFile, paper, skip } from "./chromium";
 import { drawPage } from "./drawpage";
 import { SIDE, grey, stroke, strokes } from "./strokes";
 
@@ -206,7 +206,7 @@ test(
       await page.locator(".dictionary").getByText("A new tree").first().waitFor();
       // What screen readers hear, once the drawing rests.
       await page.waitForFunction(() =>
-        /plain: (upright|level) \d\.\d\d, a new tree/.test(
+        /plain: (upright|level), length \d\.\d\d, a new tree/.test(
           document.querySelector('[role="status"]')?.textContent ?? "",
         ),
       );
@@ -217,24 +217,7 @@ test(
 test("a picture that is dropped; ink on paper is shown as a negative", { skip }, async () => {
   const file = await makePage("dropped", 0);
   await open(file, {}, async (page) => {
-    const png = await page.evaluate(() => {
-      const canvas = document.createElement("canvas");
-      canvas.width = canvas.height = 280;
-      const context = canvas.getContext("2d")!;
-      context.fillStyle = "white";
-      context.fillRect(0, 0, 280, 280);
-      context.fillStyle = "black";
-      context.fillRect(120, 30, 40, 220);
-      return canvas.toDataURL("image/png").split(",")[1];
-    });
-    await page.evaluate((base64) => {
-      const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
-      const transfer = new DataTransfer();
-      transfer.items.add(new File([bytes], "paper.png", { type: "image/png" }));
-      document.body.dispatchEvent(
-        new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }),
-      );
-    }, png);
+    await drop(page, await paper(page));
     await expectClass(page, "upright");
     const negated = page.getByLabel("Negative");
     assert.ok(await negated.isChecked());
@@ -260,6 +243,7 @@ test("hostile names of classes stay text", { skip }, async () => {
     await expectClass(page, HOSTILE[0]);
     await page.locator(".dictionary strong").first().waitFor();
     await page.getByRole("button", { name: "Clear" }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".waiting").length === 2);
     await drawWithMouse(page, LEVEL);
     await expectClass(page, HOSTILE[1]);
     assert.equal(await page.evaluate(() => "hacked" in window), false);

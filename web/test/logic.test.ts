@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { LayerData, RunData } from "../src/data";
 import { entropyBits, levelOf, levelTable, levelValue } from "../src/quantize";
 import type { Grid, Layer, Run } from "../src/schema";
-import { classTrees, enlarge } from "../src/tree";
+import { classTrees, enlarge, treeKey } from "../src/tree";
 import { decodeTable } from "./synthetic";
 
 const layerInfo = (children: number, parents: number, grids: Grid[] = []): Layer => ({
@@ -81,6 +81,6 @@ test("fewer levels merge trees", () => {
   const data = run([only], [0, 0, 0, 1], 2);
   assert.equal(classTrees(data, 0, 32).trees, 3);
   assert.equal(classTrees(data, 0, 11).trees, 2);
-  assert.deepEqual(classTrees(data, 0, 11).groupOf.get(0), [0, 1]);
+  assert.deepEqual(classTrees(data, 0, 11).groups.get(treeKey(data, 0, 0, 11)), [0, 1]);
   assert.deepEqual(classTrees(data, 0, 11).samples, [0, 1, 2]);
 });

@@ -38,7 +38,7 @@ test("a stroke gives its class, its couplings and its tree", async () => {
 test("pictures of any size, and negatives", async () => {
   const network = await Network.open(module, strokes());
   const { lengths } = network.answer(grey(stroke(false)));
-  assert.deepEqual(network.answer(grey(stroke(false, 0)), true).lengths, lengths);
+  assert.deepEqual(network.answer(grey(stroke(false, 0)), { invert: true }).lengths, lengths);
   const large = new Uint8Array(56 * 56).map((_, p) => {
     const [y, x] = [Math.floor(p / 56), p % 56];
     return stroke(false)[Math.floor(y / 2) * SIDE + Math.floor(x / 2)];

@@ -90,7 +90,8 @@ function makeRun(
   random: () => number,
 ): Run {
   const samples = dataset.labels.length;
-  const classes = CLASSES.length;
+  const names = dataset.classes;
+  const classes = names.length;
   const decode = decodeTable(11);
   const predicted = dataset.labels.map((label) =>
     random() < 0.9 ? label : Math.floor(classes * random()),
@@ -143,6 +144,11 @@ function makeRun(
             layer: 0,
             values: blobs.add(values, [samples, parts]),
             scale: predicted.map(() => 0.3),
+            positive: predicted.map((_, s) =>
+              values
+                .subarray(s * parts, (s + 1) * parts)
+                .reduce((sum, code) => sum + (Math.max(0, code - 128) / 127) * 0.3, 0),
+            ),
             evidence: predicted.map(() => 2.4),
             bias: predicted.map(() => 0.1),
           },
@@ -181,23 +187,23 @@ function makeRun(
     loss: 0.05,
     entropy: pruned ? 1.2 : 6.1,
     entropy_std: 0.4,
-    entropy_per_class: CLASSES.map((_, c) => (pruned ? 1 : 6) + 0.2 * c),
-    keys_per_class: CLASSES.map((_, c) => (pruned ? 3 + c : 160 + 20 * c)),
+    entropy_per_class: names.map((_, c) => (pruned ? 1 : 6) + 0.2 * c),
+    keys_per_class: names.map((_, c) => (pruned ? 3 + c : 160 + 20 * c)),
     median_keys: pruned ? 4.5 : 190,
-    varying_per_class: CLASSES.map((_, c) => (pruned ? 2 + c : 40 + c)),
+    varying_per_class: names.map((_, c) => (pruned ? 2 + c : 40 + c)),
     key_couplings: 1152,
     effective_parts: {
       half: pruned ? 1.9 : 17.2,
       spread: pruned ? 5 : 60,
-      half_per_class: CLASSES.map((_, c) => (c === 3 ? null : (pruned ? 1.5 : 16) + c)),
+      half_per_class: names.map((_, c) => (c === 3 ? null : (pruned ? 1.5 : 16) + c)),
       capsules: shapes[0].children,
     },
     input: [SIDE, SIDE],
-    samples_per_class: CLASSES.map(() => 250),
+    samples_per_class: names.map(() => 250),
     parameters: 6804384,
     parameters_nonzero: pruned ? 893000 : 6804384,
     sparsity: pruned ? 0.8687 : 0,
-    confusion: CLASSES.map((_, t) => CLASSES.map((__, p) => (t === p ? 230 : 7))),
+    confusion: names.map((_, t) => names.map((__, p) => (t === p ? 230 : 7))),
     changed: pruned ? { precision: "bf16", "train.epochs": "300" } : {},
     paper: pruned
       ? {
@@ -228,18 +234,20 @@ function makeRun(
         sparsity: every((e) => (pruned ? 0.9 * (1 - Math.exp(-e / 8)) : 0)),
       },
     },
-    dictionary: CLASSES.map((_, c) =>
+    dictionary: names.map((_, c) =>
       [90, 40, 12, 3].map((count, rank) => ({
         count,
         mean: c,
         images: [0, 4, 8, 12, 16, 20].map((i) => i + c + rank),
       })),
     ),
-    histogram: CLASSES.map(() =>
+    histogram: names.map(() =>
       Array.from({ length: 50 }, (_, bin) => Math.round(1e5 * Math.exp(-bin / (pruned ? 2 : 9)))),
     ),
     layers,
     explorer,
+    network: null,
+    no_network: "this network is not in the report.",
   };
 }
 
@@ -289,11 +297,42 @@ export function syntheticReport(samples = 120): { report: Report; blobs: string[
       version: 1,
       generator: "remcaps test",
       title: "Synthetic <shapes>",
+      module: null,
       datasets: [dataset],
       runs,
     },
     blobs: blobs.texts,
   };
+}
+
+/** A report with a network that answers (of strokes.ts), and one that is not in it. */
+export function reportOfNetwork(
+  module: Uint8Array,
+  network: Uint8Array,
+): { report: Report; blobs: string[] } {
+  const { report } = syntheticReport();
+  const random = generator(2);
+  const blobs = new Blobs();
+  const labels = Array.from({ length: 20 }, (_, s) => s % 2);
+  const pixels = blobs.add(images(labels, random), [labels.length, 1, SIDE, SIDE]);
+  const dataset: Dataset = {
+    ...report.datasets[0],
+    classes: ["upright", "level"],
+    indices: labels.map((_, s) => s),
+    labels,
+    images: pixels,
+    gallery: pixels,
+  };
+  const shapes: Shape[] = [
+    { name: "class", children: 18, parents: 2, grids: [grid(2, 3)], columns: "all" },
+  ];
+  const runs = ["with", "without"].map((name) =>
+    makeRun(name, true, shapes, dataset, blobs, random),
+  );
+  for (const run of runs) run.dictionary = [[], []];
+  runs[0].network = blobs.add(network, [network.length]);
+  const stored = blobs.add(module, [module.length]);
+  return { report: { ...report, module: stored, datasets: [dataset], runs }, blobs: blobs.texts };
 }
 
 /** Puts data into a page as remcaps/report/html_report_page.cpp does. */

@@ -38,6 +38,9 @@ class ChildMatrices {
   const float* group(int64_t g) const {
     return packed_.get() + (is_sparse() ? begins_[static_cast<size_t>(g)] : g * group_floats_);
   }
+  /// û_ij of all children for one parent, [I, D_out], from the children [I, D_in] of one image. In
+  /// plain loops: for a caller who wants few of them.
+  void votes_for(int64_t parent, const float* children, float* votes) const;
   /// Which lanes of each register of a group are not zero; null if the zeros are there.
   const uint16_t* masks(int64_t g) const {
     return is_sparse() ? masks_.data() + g * group_masks_ : nullptr;

@@ -179,6 +179,34 @@ ChildMatrices::ChildMatrices(const RoutingShape& shape, std::span<const uint32_t
     packed_.get()[next[static_cast<size_t>(slot_of(places[n]).first)]++] = values[n];
 }
 
+void ChildMatrices::votes_for(int64_t parent, const float* children, float* votes) const {
+  const int64_t group_lanes = simd::lane_count();
+  // A mask has 16 bits.
+  const int64_t lanes = is_sparse() ? simd::expanded_lanes() : std::min<int64_t>(16, group_lanes);
+  const int64_t registers = group_lanes / lanes;
+  const int64_t dim = shape_.parent_dim, child_dim = shape_.child_dim;
+  const int64_t size = registers * dim * child_dim;  // registers of one parent in a group
+  std::fill_n(votes, shape_.children * dim, 0.0F);
+  for (int64_t g = 0; g * group_lanes < shape_.children; ++g) {
+    const float* weight = group(g);
+    const uint16_t* left = masks(g);
+    const unsigned all = (1U << lanes) - 1;
+    for (int64_t r = 0; r < parent * size; ++r)  // those of the parents before
+      weight += left == nullptr ? lanes : std::popcount(left[r]);
+    for (int64_t r = 0; r < size; ++r) {
+      const int64_t place = r / registers;  // [D_out, D_in]
+      const int64_t first = g * group_lanes + r % registers * lanes;
+      for (unsigned mask = left == nullptr ? all : left[parent * size + r]; mask != 0;
+           mask &= mask - 1, ++weight) {
+        const int64_t child = first + std::countr_zero(mask);
+        if (child < shape_.children)
+          votes[child * dim + place / child_dim] +=
+              *weight * children[child * child_dim + place % child_dim];
+      }
+    }
+  }
+}
+
 void few_images_forward(const RoutingShape& shape, const RoutingRule& rule, const float* children,
                         const ChildMatrices& matrices, const float* bias, float* poses,
                         float* couplings) {
