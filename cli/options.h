@@ -37,7 +37,7 @@ inline CLI::Validator between(double least, double most) {
 }
 
 inline CLI::Validator at_least(double least) {
-  constexpr double kMost = std::numeric_limits<double>::max();
+  constexpr double kMost = 9e18;  // int64_t ends a little above, and CLI11 cuts what is larger
   return number_that([=](double value) { return value >= least && value <= kMost; },
                      fmt::format("{:g} or more", least));
 }

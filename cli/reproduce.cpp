@@ -153,8 +153,9 @@ void submit(const ReproduceCommand& command, const std::vector<PlannedRun>& plan
       slurm.last_command.end(),
       {"--format", command.format, "--figures", std::filesystem::absolute(command.figures).string(),
        "--shard", "1/1"});
+  const std::string scripts = slurm_scripts_text(slurm);  // nothing is written if there can be none
   if (command.dry) {
-    fmt::print("{}", slurm_scripts_text(slurm));
+    fmt::print("{}", scripts);
     return;
   }
   keep_plan(command, plan);

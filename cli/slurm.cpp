@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/text.h"
 
 namespace remcaps::cli {
@@ -20,7 +21,11 @@ namespace {
 std::string header(const SlurmOptions& options, const std::string& name,
                    const std::string& output) {
   std::string text = "#!/bin/bash\n";
-  const auto add = [&](const std::string& option) { text += fmt::format("#SBATCH {}\n", option); };
+  const auto add = [&](const std::string& option) {
+    if (printable(option) != option)
+      throw UsageError(fmt::format("{}: cannot stand in a job's script", option));
+    text += fmt::format("#SBATCH {}\n", option);
+  };
   add("--job-name=" + name);
   add(fmt::format("--output=\"{}\"", (options.folder / output).string()));
   if (!options.time.empty()) add("--time=" + options.time);

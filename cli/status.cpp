@@ -88,7 +88,7 @@ std::string status_text(const std::vector<RunStatus>& runs, bool only_begun) {
     std::string row =
         fmt::format(fmt::runtime("{:<9} {:<{}} {:>6} {:>9} {:>8} {:>7} {:>8} {:>8}  {}"), cells...);
     row.erase(row.find_last_not_of(' ') + 1);
-    text += row + "\n";
+    text += printable(row) + "\n";
   };
   if (std::none_of(runs.begin(), runs.end(), shown)) return text;
   line("state", "recipe", width, "seed", "epoch", "loss", "acc %", "sparse %", "entropy", "left");

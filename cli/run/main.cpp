@@ -3,7 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -106,7 +110,7 @@ void run(const RunCommand& options) {
       line += fmt::format("  {} {:.3f}", names[place], answer.lengths[place]);
     }
     if (!options.json) {
-      fmt::print("{}\n", line);
+      fmt::print("{}\n", printable(line));
       continue;
     }
     all.push_back({{"image", path},
@@ -158,11 +162,14 @@ int main_of(int argc, char** argv) {
   }
   try {
     run(options);
+    if (std::fflush(stdout) != 0) fail("stdout: cannot write: {}", std::strerror(errno));
     return 0;
+  } catch (const std::bad_alloc&) {
+    say("remcaps-run: not enough memory");
   } catch (const std::exception& error) {
     say("remcaps-run: {}", error.what());
-    return 1;
   }
+  return 1;
 }
 
 }  // namespace

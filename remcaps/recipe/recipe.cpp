@@ -9,6 +9,7 @@
 #include <set>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/names.h"
 #include "remcaps/capsule/loss.h"
 #include "remcaps/pruning/pruner.h"
@@ -240,7 +241,7 @@ Recipe parse_stored_recipe(const YAML::Node& node, const std::string& name) {
   if (model && model.IsMap() && model["norm"] && !model["norm_epsilon"])
     complete["model"]["norm_epsilon"] =
         model["norm"].as<std::string>() == "instance" ? "1e-06" : "1e-05";
-  return parse_recipe(complete, name);
+  return parse_recipe(complete, printable(name));
 }
 
 Recipe load_recipe(const std::string& name_or_path, const std::vector<std::string>& overrides) {

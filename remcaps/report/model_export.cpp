@@ -8,6 +8,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
@@ -65,10 +66,20 @@ std::string levels_text(const std::vector<int64_t>& levels) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// Texts of another file's card may hold anything.
+std::string in_a_cell(const std::string& text) {
+  std::string cell;
+  for (const char letter : printable(text)) {
+    if (letter == '|' || letter == '<') cell += '\\';
+    cell += letter;
+  }
+  return cell;
+}
+
 std::string card_rows(const json& numbers) {
   std::string text = "| | |\n|---|---|\n";
   const auto row = [&text](const std::string& what, const std::string& value) {
-    text += fmt::format("| {} | {} |\n", what, value);
+    text += fmt::format("| {} | {} |\n", what, in_a_cell(value));
   };
   const auto percent = [&numbers](const char* key) {
     return fmt::format("{:.2f} %", 100 * numbers.at(key).get<double>());

@@ -10,6 +10,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps {
@@ -71,9 +72,10 @@ RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
   try {
-    // Copying and writing a value recurse as deep as it is.
-    result.summary = json::parse(read_file(file), [&](int depth, json::parse_event_t, json&) {
+    result.summary = json::parse(read_file(file), [&](int depth, json::parse_event_t, json& value) {
+      // Copying and writing a value recurse as deep as it is.
       check(depth <= 32, "{}: more than 32 levels within each other", file.string());
+      if (value.is_string()) value = printable(value.get_ref<const std::string&>());
       return true;
     });
     result.recipe = result.summary.at("recipe");

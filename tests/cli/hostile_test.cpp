@@ -108,6 +108,32 @@ TEST_F(WrongWeights, NamesFromFilesCannotSteerTheTerminal) {
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
 }
 
+TEST_F(WrongWeights, NamesOfNetworksAndRunsStayTextOnTheTerminalAndInCards) {
+  metadata_["name"] = "\x1b[2Jx\n<b>|";
+  save();
+  const ProgramResult exported =
+      remcaps({"export", "wrong.safetensors", "--out", "new.safetensors"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  EXPECT_THAT(read_file(folder_ / "new.md"), HasSubstr("| recipe | `\\x1b[2Jx\\n\\<b>\\|`, seed"));
+
+  const fs::path evil = folder_ / "evil" / "\x1b[31mx\ny" / "seed-42";
+  fs::create_directories(evil.parent_path());
+  fs::copy(run_, evil, fs::copy_options::recursive);
+  json summary = json::parse(read_file(evil / "summary.json"));
+  summary["recipe"] = "\x1b[2Jx\n<b>|";
+  write_atomically(evil / "summary.json", summary.dump());
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"status", "evil"},
+           {"collect", "evil", "--out", "results"},
+           {"page", "wrong.safetensors", "--data", "/nonexistent"},
+           {"report", "wrong.safetensors", "--samples", "4"}}) {
+    const ProgramResult shown = remcaps(words);
+    EXPECT_EQ(shown.exit_code, 0) << words[0] << shown.err;
+    EXPECT_THAT(shown.out, HasSubstr("\\x1b[")) << words[0];
+    EXPECT_THAT(shown.out + shown.err, Not(HasSubstr("\x1b"))) << words[0];
+  }
+}
+
 TEST_F(WrongWeights, ProgressOutsideARunIsRefused) {
   const fs::path state = run_ / "state.safetensors";
   const TensorFile file(state);
@@ -138,6 +164,14 @@ TEST_F(WrongWeights, ARunFolderNeedsNoEnvironmentAndNoData) {
   const ProgramResult exported =
       remcaps({"export", run_.string(), "--out", "small.safetensors"}, bare);
   EXPECT_EQ(exported.exit_code, 0) << exported.err;
+}
+
+class WrongNumbers : public CliTest {};
+
+TEST_F(WrongNumbers, BeyondAnIntegerAreRefusedAndNotCut) {
+  expect_one_line(remcaps({"train", "fashion-mnist/eff-capsnet", "--seed", "99999999999999999999"}),
+                  2, "--seed: 99999999999999999999; expected 0 or more");
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }
 
 class MemoryLimit : public CliTest {};

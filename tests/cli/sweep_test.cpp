@@ -201,6 +201,12 @@ TEST_F(SweepTest, SubmitGivesSlurmAnArrayAndALastJobThatDependsOnIt) {
   EXPECT_THAT(read_file(folder_ / "runs/slurm/main-table.sh"), HasSubstr("--shard 1/1\n"));
   for (const json& each : statuses()) EXPECT_EQ(each.at("state"), "waiting");
 
+  fs::remove(folder_ / "asked");
+  for (const char* option : {"--time", "--gpus", "--sbatch", "--runs"})
+    expect_one_line(remcaps(sweep({"--submit", "slurm", std::string(option) + "=1\nrm x"})), 2,
+                    "cannot stand in a job's script");
+  EXPECT_FALSE(fs::exists(folder_ / "asked"));
+
   write_atomically(folder_ / "sbatch", "#!/bin/sh\necho no such partition >&2; exit 1\n");
   expect_one_line(remcaps(sweep({"--submit", "slurm"})), 1, "sbatch failed: no such partition");
 }

@@ -222,6 +222,25 @@ TEST_F(SmallNetwork, RemcapsRunRefusesInOneLine) {
   EXPECT_EQ(shell(std::string(REMCAPS_RUN) + " --absent").exit_code, 2);
 }
 
+TEST_F(SmallNetwork, RemcapsRunPrintsNamesAsText) {
+  const auto hostile = rewritten([](Metadata& metadata) {
+    std::string& graph = metadata["graph"];
+    graph.replace(graph.find("\"cat\""), 5, "\"\\u001b[2Jc\\nat\"");
+  });
+  const Output shown =
+      shell(fmt::format("{} {} {} --top 3", REMCAPS_RUN, hostile.string(), REMCAPS_PICTURE));
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_THAT(shown.text, HasSubstr("\\x1b[2Jc\\nat"));
+  EXPECT_EQ(std::count(shown.text.begin(), shown.text.end(), '\n'), 1);
+}
+
+TEST_F(SmallNetwork, RemcapsRunSaysThatItsOutputIsLost) {
+  const Output lost =
+      shell(fmt::format("({} {} {} > /dev/full)", REMCAPS_RUN, file_.string(), REMCAPS_PICTURE));
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_EQ(lost.text, "remcaps-run: stdout: cannot write: No space left on device\n");
+}
+
 TEST_F(SmallNetwork, TheExampleInCClassifiesAPicture) {
   const auto picture = folder_ / "picture.pgm";
   std::ofstream(picture, std::ios::binary) << "P5\n28 28\n255\n" << std::string(28 * 28, '\x40');

@@ -6,6 +6,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/torch/safetensors.h"
 
 namespace remcaps {
@@ -32,7 +33,7 @@ Dataset read_part(const TensorFile& file, const std::string& part, int64_t class
   const std::string path = file.path().string();
   if (!file.contains(part + ".images")) return dataset;
   if (const auto note = file.metadata().find(part + kNote); note != file.metadata().end())
-    dataset.note = note->second;
+    dataset.note = printable(note->second);
   dataset.images = file.view(part + ".images");
   dataset.labels = file.load(part + ".labels");
   check(dataset.images.scalar_type() == torch::kUInt8 && dataset.images.dim() == 4,
