@@ -5,6 +5,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
+#include "remcaps/runs/metrics.h"
 
 namespace remcaps {
 namespace fs = std::filesystem;
@@ -19,6 +20,11 @@ json collected(const RunResult& run, const CollectOptions& options) {
   if (!options.machine.empty()) summary["machine"] = options.machine;
   if (!options.commit.empty()) summary["commit"] = options.commit;
   if (!options.data_note.empty()) summary["data_note"] = options.data_note;
+  // How parse trees changed while it trained; a collected file has it already.
+  if (const fs::path metrics = run.place / "metrics.csv"; fs::exists(metrics)) {
+    const TreeCurve curve = tree_curve(read_metrics(metrics), metrics.string());
+    if (!curve.epoch.empty()) summary["curve"] = to_json(curve);
+  }
   return summary;
 }
 

@@ -210,7 +210,7 @@ void draw_bars(Svg& svg, const Chart& chart, const Area& area, const Scale& y) {
 }
 
 void draw_line(Svg& svg, const ChartLine& line, const std::string& colour, const Scale& x,
-               const Scale& y) {
+               const Scale& y, bool dots) {
   check(line.x.size() == line.y.size(), "chart line {}: {} x for {} y", line.name, line.x.size(),
         line.y.size());
   std::string path;
@@ -224,7 +224,7 @@ void draw_line(Svg& svg, const ChartLine& line, const std::string& colour, const
   }
   if (path.empty()) return;
   svg.path(path, {.colour = colour, .width = 2, .dashed = line.dashed});
-  if (line.x.size() > 60) return;  // dots would only blur a long curve
+  if (!dots) return;
   for (size_t i = 0; i < line.x.size(); ++i)
     if (std::isfinite(line.x[i]) && std::isfinite(line.y[i]))
       svg.circle(x.place(line.x[i]), y.place(line.y[i]), 2.8, colour,
@@ -305,9 +305,12 @@ Svg draw_chart(const Chart& chart) {
     draw_x_ticks(svg, area, across);
     const Scale y2(chart.right, right.low, right.high, area.bottom, area.top);
     if (has_right) draw_y_axis(svg, area, y2, chart.right, true, right_colour);
+    // Dots would only blur a long curve; all lines of a chart have them, or none has.
+    const bool dots = std::all_of(chart.lines.begin(), chart.lines.end(),
+                                  [](const ChartLine& line) { return line.x.size() <= 60; });
     for (size_t i = 0; i < chart.lines.size(); ++i)
       draw_line(svg, chart.lines[i], colour_of(chart.lines[i].colour, i), across,
-                chart.lines[i].right ? y2 : y);
+                chart.lines[i].right ? y2 : y, dots);
   }
   if (!chart.x.label.empty())
     svg.text((area.left + area.right) / 2, chart.height - 9, chart.x.label,

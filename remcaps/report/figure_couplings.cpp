@@ -3,6 +3,7 @@
 #include "remcaps/explain/statistics.h"
 #include "remcaps/report/figure_chart.h"
 #include "remcaps/report/figure_kinds.h"
+#include "remcaps/report/measured_trees.h"
 #include "remcaps/report/shown_runs.h"
 
 namespace remcaps {
@@ -83,25 +84,25 @@ Figure couplings_epochs_figure(const FigureOptions& options) {
 
 Figure keys_figure(const FigureOptions& options) {
   const std::string title = "Number of parse trees of each class";
-  const std::vector<ShownRun> runs = load_shown_runs(options);
-  check_same_classes(runs);
+  const std::vector<MeasuredTrees> runs = measured_trees(options);
   FigureTable table{{"run", "class", "samples", "keys", "entropy"}, {}};
   Chart chart;
   chart.width = 760;
-  chart.y.label = "keys";
-  for (int64_t j = 0; j < runs[0].classes(); ++j) chart.categories.push_back(runs[0].class_name(j));
-  for (const ShownRun& run : runs) {
-    const ParseTreeReport report = run.trees(run.quantizers, "parse trees of " + run.label);
-    const LayerTrees& last = report.last();
-    ChartBars bars{fmt::format("{} ({:.2f} bits)", run.label, last.entropy), {}};
-    for (size_t j = 0; j < last.keys_per_class.size(); ++j) {
-      bars.values.push_back(static_cast<double>(last.keys_per_class[j]));
-      table.add(run.label, chart.categories[j], report.samples_per_class[j], last.keys_per_class[j],
-                last.entropy_per_class[j]);
+  chart.y.label = "parse trees";
+  chart.categories = runs[0].class_names;
+  for (const MeasuredTrees& run : runs) {
+    check(run.class_names == chart.categories,
+          "{} and {} do not have the same classes: they cannot be compared class by class",
+          runs[0].label, run.label);
+    ChartBars bars{fmt::format("{} ({:.2f} bits)", run.label, run.entropy), {}};
+    for (size_t j = 0; j < run.keys_per_class.size(); ++j) {
+      bars.values.push_back(static_cast<double>(run.keys_per_class[j]));
+      table.add(run.label, chart.categories[j], run.samples_per_class[j], run.keys_per_class[j],
+                run.entropy_per_class[j]);
     }
     chart.bars.push_back(std::move(bars));
   }
-  return {title, arrange({draw_chart(chart)}, 1, title, runs[0].data_line()), std::move(table)};
+  return {title, arrange({draw_chart(chart)}, 1, title, runs[0].data_line), std::move(table)};
 }
 
 }  // namespace remcaps

@@ -1,14 +1,13 @@
 // Entropy and accuracy against K, epoch and sparsity.
 #include <cmath>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
-#include "remcaps/pruning/sparsity.h"
 #include "remcaps/report/figure_chart.h"
 #include "remcaps/report/figure_kinds.h"
-#include "remcaps/report/shown_runs.h"
+#include "remcaps/report/measured_trees.h"
+#include "remcaps/report/run_results.h"
 #include "remcaps/runs/metrics.h"
 #include "remcaps/training/launch.h"
 
@@ -70,84 +69,69 @@ Figure levels_figure(const FigureOptions& options) {
 Figure entropy_figure(const FigureOptions& options) {
   const std::string title = "Entropy and accuracy in the course of training";
   FigureTable table{{"run", "epoch", "sparsity", "accuracy_quantized", "entropy", "keys"}, {}};
-  std::vector<RunFolder> folders;
+  std::vector<TreeCurve> curves;
   std::vector<RunName> names;
   for (const std::string& argument : options.runs) {
-    folders.push_back(RunFolder::open(argument));
-    const Recipe recipe = read_run_recipe(folders.back());
-    names.push_back({argument, recipe.name, recipe.train.seed});
+    if (is_summary_file(argument)) {
+      const RunResult run = read_result(argument);
+      names.push_back({argument, run.recipe, run.seed});
+      const auto curve = run.summary.find("curve");
+      check(curve != run.summary.end(), "{}: has no curve (`remcaps collect` keeps that of a run)",
+            argument);
+      curves.push_back(tree_curve(*curve, argument));
+    } else {
+      const RunFolder folder = RunFolder::open(argument);
+      const Recipe recipe = read_run_recipe(folder);
+      names.push_back({argument, recipe.name, recipe.train.seed});
+      curves.push_back(tree_curve(read_metrics(folder.metrics()), folder.metrics().string()));
+    }
+    check(!curves.back().epoch.empty(),
+          "{}: no epoch has an entropy (metrics.every in the recipe was 0 or never due)", argument);
   }
   const std::vector<std::string> labels = run_labels(names);
   std::vector<Svg> drawings;
   for (size_t run = 0; run < labels.size(); ++run) {
-    const RunFolder& folder = folders[run];
-    const nlohmann::json metrics = read_metrics(folder.metrics());
-    const auto column = [&](const char* name) {
-      std::vector<double> values;
-      for (const auto& value : metrics.value(name, nlohmann::json::array()))
-        values.push_back(value.is_number() ? value.get<double>()
-                                           : std::numeric_limits<double>::quiet_NaN());
-      return values;
-    };
-    const std::vector<double> epoch = column("epoch"), sparsity = column("sparsity"),
-                              accuracy = column("accuracy_quantized"), entropy = column("entropy"),
-                              keys = column("keys");
-    check(!epoch.empty() && entropy.size() == epoch.size() && accuracy.size() == epoch.size() &&
-              sparsity.size() == epoch.size() && keys.size() == epoch.size(),
-          "{}: no epochs with entropies", folder.metrics().string());
-    std::vector<double> x, pruned, percent, bits;
-    for (size_t i = 0; i < epoch.size(); ++i) {
-      if (!std::isfinite(entropy[i])) continue;
-      x.push_back(epoch[i] + 1);
-      pruned.push_back(100 * sparsity[i]);
-      percent.push_back(100 * accuracy[i]);
-      bits.push_back(entropy[i]);
-      table.add(labels[run], static_cast<int64_t>(epoch[i]) + 1, sparsity[i], accuracy[i],
-                entropy[i], keys[i]);
+    const TreeCurve& curve = curves[run];
+    std::vector<double> epochs, pruned, percent;
+    for (size_t i = 0; i < curve.epoch.size(); ++i) {
+      epochs.push_back(curve.epoch[i] + 1);
+      pruned.push_back(100 * curve.sparsity[i]);
+      percent.push_back(100 * curve.accuracy_quantized[i]);
+      table.add(labels[run], static_cast<int64_t>(curve.epoch[i]) + 1, curve.sparsity[i],
+                curve.accuracy_quantized[i], curve.entropy[i], curve.keys[i]);
     }
-    check(!x.empty(),
-          "{}: no epoch has an entropy (metrics.every in the recipe was 0 or never due)",
-          folder.metrics().string());
-    drawings.push_back(draw_chart(
-        accuracy_and_entropy(labels[run], {.label = "epoch", .whole = true}, x, percent, bits)));
+    drawings.push_back(draw_chart(accuracy_and_entropy(
+        labels[run], {.label = "epoch", .whole = true}, epochs, percent, curve.entropy)));
     if (pruned.back() > 0)
-      drawings.push_back(draw_chart(
-          accuracy_and_entropy("", {.label = "pruned parameters (%)"}, pruned, percent, bits)));
+      drawings.push_back(draw_chart(accuracy_and_entropy("", {.label = "pruned parameters (%)"},
+                                                         pruned, percent, curve.entropy)));
   }
   return {title, arrange(drawings, 2, title, "quantized couplings, test set"), std::move(table)};
 }
 
 Figure sparsity_figure(const FigureOptions& options) {
   const std::string title = "Entropy and accuracy against sparsity";
-  const std::vector<ShownRun> runs = load_shown_runs(options);
+  const std::vector<MeasuredTrees> runs = measured_trees(options);
   FigureTable table{{"run", "pruning", "sparsity", "accuracy_quantized", "entropy", "median_keys"},
                     {}};
-  struct Point {
-    double accuracy, entropy;
-  };
-  std::map<std::string, std::multimap<double, Point>> by_strategy;
-  for (const ShownRun& run : runs) {
-    const YAML::Node named = run.run.recipe.pruning["strategy"];
-    const std::string strategy = named ? named.as<std::string>() : "none";
-    const double sparsity = measure_sparsity(*run.run.model).published();
-    const ParseTreeReport report = run.trees(run.quantizers, "parse trees of " + run.label);
-    by_strategy[strategy].insert(
-        {100 * sparsity, {100 * report.accuracy_quantized, report.last().entropy}});
-    table.add(run.label, strategy, sparsity, report.accuracy_quantized, report.last().entropy,
-              report.last().median_keys);
+  std::map<std::string, std::multimap<double, const MeasuredTrees*>> by_strategy;
+  for (const MeasuredTrees& run : runs) {
+    by_strategy[run.strategy].insert({100 * run.sparsity, &run});
+    table.add(run.label, run.strategy, run.sparsity, run.accuracy_quantized, run.entropy,
+              run.median_keys);
   }
   std::vector<Svg> drawings;
   for (const auto& [strategy, points] : by_strategy) {
     std::vector<double> x, accuracy, entropy;
-    for (const auto& [sparsity, point] : points) {
+    for (const auto& [sparsity, run] : points) {
       x.push_back(sparsity);
-      accuracy.push_back(point.accuracy);
-      entropy.push_back(point.entropy);
+      accuracy.push_back(100 * run->accuracy_quantized);
+      entropy.push_back(run->entropy);
     }
     drawings.push_back(draw_chart(accuracy_and_entropy(
         "pruning: " + strategy, {.label = "pruned parameters (%)"}, x, accuracy, entropy)));
   }
-  return {title, arrange(drawings, 2, title, runs[0].data_line()), std::move(table)};
+  return {title, arrange(drawings, 2, title, runs[0].data_line), std::move(table)};
 }
 
 }  // namespace remcaps

@@ -286,8 +286,8 @@ FoundResults find_results(const std::vector<fs::path>& paths) {
   return found;
 }
 
-RunResult read_result(const fs::path& folder) {
-  return read_summary(folder / "summary.json");
+RunResult read_result(const fs::path& place) {
+  return read_summary(fs::is_directory(place) ? place / "summary.json" : place);
 }
 
 const RunResult& best_run(const std::vector<RunResult>& runs) {

@@ -57,8 +57,8 @@ struct FoundResults {
 /// cannot be read.
 FoundResults find_results(const std::vector<std::filesystem::path>& paths);
 
-/// The summary of a finished run's folder.
-RunResult read_result(const std::filesystem::path& folder);
+/// The summary of a finished run: its folder, or a collected file.
+RunResult read_result(const std::filesystem::path& place);
 
 /// A number over seeds. Deviations are numpy.std's (population, not sample).
 struct Aggregate {

@@ -10,6 +10,9 @@
 #include "remcaps/base/files.h"
 
 namespace remcaps {
+
+using nlohmann::json;
+
 namespace {
 
 // Eight digits are enough for a float.
@@ -97,8 +100,8 @@ void MetricsFile::cut(int64_t rows) {
   write_atomically(path_, kept);
 }
 
-nlohmann::json read_metrics(const std::filesystem::path& file) {
-  auto columns = nlohmann::json::object();
+json read_metrics(const std::filesystem::path& file) {
+  auto columns = json::object();
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return columns;
   std::istringstream text(read_file(file));
@@ -113,7 +116,7 @@ nlohmann::json read_metrics(const std::filesystem::path& file) {
       check(!cells.empty() && cells[0] == "epoch",
             "{}: line 1 does not name the columns of a run's metrics, epoch first", file.string());
       names = cells;
-      for (const auto& name : names) columns[name] = nlohmann::json::array();
+      for (const auto& name : names) columns[name] = json::array();
       continue;
     }
     check(cells.size() == names.size(), "{}: line {} has {} cells; expected {}", file.string(),
@@ -124,11 +127,46 @@ nlohmann::json read_metrics(const std::filesystem::path& file) {
       const auto [end, status] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
       check(cell.empty() || (status == std::errc() && end == cell.data() + cell.size()),
             "{}: line {}, {} is \"{}\"; expected a number", file.string(), number, names[c], cell);
-      columns[names[c]].push_back(cell.empty() ? nlohmann::json(nullptr) : nlohmann::json(value));
+      columns[names[c]].push_back(cell.empty() ? json(nullptr) : json(value));
     }
   }
   check(!names.empty(), "{}: is empty; expected a run's metrics", file.string());
   return columns;
+}
+
+TreeCurve tree_curve(const json& columns, const std::string& source) {
+  TreeCurve curve;
+  const std::vector<std::pair<const char*, std::vector<double>*>> parts = {
+      {"epoch", &curve.epoch},
+      {"sparsity", &curve.sparsity},
+      {"accuracy_quantized", &curve.accuracy_quantized},
+      {"entropy", &curve.entropy},
+      {"keys", &curve.keys}};
+  const auto column = [&](const char* name) {
+    const auto found = columns.find(name);
+    check(found != columns.end() && found->is_array(), "{}: no column {}", source, name);
+    return *found;
+  };
+  const size_t rows = column("epoch").size();
+  const json entropies = column("entropy");
+  for (const auto& [name, values] : parts) {
+    const json all = column(name);
+    check(all.size() == rows, "{}: {} values of {}, {} epochs", source, all.size(), name, rows);
+    for (size_t i = 0; i < rows; ++i) {
+      if (!entropies.at(i).is_number()) continue;
+      check(all[i].is_number(), "{}: row {} has an entropy, but no {}", source, i + 1, name);
+      values->push_back(all[i]);
+    }
+  }
+  return curve;
+}
+
+json to_json(const TreeCurve& curve) {
+  return {{"epoch", curve.epoch},
+          {"sparsity", curve.sparsity},
+          {"accuracy_quantized", curve.accuracy_quantized},
+          {"entropy", curve.entropy},
+          {"keys", curve.keys}};
 }
 
 }  // namespace remcaps

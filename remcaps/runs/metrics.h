@@ -48,4 +48,13 @@ class MetricsFile {
 /// name the damaged line.
 nlohmann::json read_metrics(const std::filesystem::path& file);
 
+/// The epochs of metrics.csv in which parse trees were measured.
+struct TreeCurve {
+  std::vector<double> epoch, sparsity, accuracy_quantized, entropy, keys;
+};
+/// From what read_metrics() gives, or from what to_json() gave. Error, which begins with `source`, if
+/// columns are missing or not as long as the others.
+TreeCurve tree_curve(const nlohmann::json& columns, const std::string& source);
+nlohmann::json to_json(const TreeCurve& curve);
+
 }  // namespace remcaps

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "remcaps/base/error.h"
 #include "remcaps/explain/pasted.h"
 #include "remcaps/report/figure_chart.h"
@@ -73,6 +75,17 @@ TEST(Chart, LargeTicksAreShortAndAlike) {
   for (const char* tick : {">1<", ">1k<", ">10k<", ">100k<", ">1M<"})
     EXPECT_THAT(svg, HasSubstr(tick));
   EXPECT_THAT(svg, Not(HasSubstr("e+0")));
+}
+
+TEST(Chart, AllItsLinesHaveDotsOrNone) {
+  Chart chart;
+  chart.lines = {{.name = "short", .x = {1, 2}, .y = {1, 2}}, {.name = "long", .x = {}, .y = {}}};
+  EXPECT_THAT(draw_chart(chart).str("lines"), HasSubstr("<circle"));
+  for (int i = 0; i < 100; ++i) {
+    chart.lines[1].x.push_back(i);
+    chart.lines[1].y.push_back(i);
+  }
+  EXPECT_THAT(draw_chart(chart).str("lines"), Not(HasSubstr("<circle")));
 }
 
 TEST(Chart, SurvivesNoDataAndOnePoint) {
@@ -205,6 +218,74 @@ TEST_F(Figures, EntropyComesFromTheMetricsFile) {
   const std::string csv = write("entropy", of({run}));
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << "only epochs with an entropy";
   EXPECT_THAT(csv, HasSubstr("tiny/grid,4,"));
+}
+
+// A collected summary of a made-up run on MNIST.
+nlohmann::json collected_summary(const std::string& recipe, double sparsity) {
+  std::vector<int64_t> keys, samples;
+  std::vector<double> entropies;
+  for (int64_t j = 0; j < 10; ++j) {
+    keys.push_back(7 + j);
+    samples.push_back(1000);
+    entropies.push_back(0.5);
+  }
+  return {{"recipe", recipe},
+          {"seed", 42},
+          {"dataset", "mnist"},
+          {"samples", 10000},
+          {"accuracy_quantized", 0.99},
+          {"entropy", 0.5},
+          {"median_keys", 11.5},
+          {"sparsity", sparsity},
+          {"entropy_per_class", entropies},
+          {"keys_per_class", keys},
+          {"samples_per_class", samples},
+          {"options", {{"pruning.strategy", sparsity > 0 ? "snip" : "none"}}}};
+}
+
+TEST_F(Figures, ChartsTakeCollectedSummariesToo) {
+  const auto file = [&](const std::string& name, const nlohmann::json& content) {
+    write_atomically(runs_.folder() / name, content.dump());
+    return (runs_.folder() / name).string();
+  };
+  const std::string dense = file("a.json", collected_summary("mnist/dr-capsnet", 0));
+  const std::string pruned = file("b.json", collected_summary("mnist/dr-capsnet-snip-90", 0.9));
+  const std::string keys = write("keys", of({dense, pruned}));
+  EXPECT_THAT(keys, HasSubstr("dr-capsnet,9,1000,16,0.5\n"));
+  EXPECT_THAT(keys, HasSubstr("dr-capsnet-snip-90,0,1000,7,0.5\n"));
+  EXPECT_THAT(write("sparsity", of({dense, pruned})),
+              HasSubstr("dr-capsnet-snip-90,snip,0.9,0.99,0.5,11.5\n"));
+
+  nlohmann::json trained = collected_summary("mnist/dr-capsnet-rem", 0.9);
+  const std::string none = file("c.json", trained);
+  trained["curve"] = {{"epoch", {9, 19}},
+                      {"sparsity", {0.5, 0.9}},
+                      {"accuracy_quantized", {0.98, 0.99}},
+                      {"entropy", {9.0, 0.5}},
+                      {"keys", {700, 11}}};
+  const std::string curve = file("d.json", trained);
+  EXPECT_THAT(write("entropy", of({curve})),
+              HasSubstr("mnist/dr-capsnet-rem,20,0.9,0.99,0.5,11\n"));
+  trained["curve"]["keys"] = {700};
+  const std::string damaged = file("e.json", trained);
+
+  const auto error = [&](const std::string& figure, const FigureOptions& options) -> std::string {
+    try {
+      write_figure(figure, options, runs_.folder().path());
+    } catch (const Error& what) {
+      return what.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error("entropy", of({none})), HasSubstr("has no curve"));
+  EXPECT_THAT(error("entropy", of({damaged})), HasSubstr("1 values of keys, 2 epochs"));
+  EXPECT_THAT(error("keys", of({dense, runs_.on_grid()})), HasSubstr("1 of 2 runs are summaries"));
+  FigureOptions limited = of({dense});
+  limited.limit = 10;
+  EXPECT_THAT(error("keys", limited), HasSubstr("--limit 10"));
+  limited.limit = 0;
+  limited.split = "novel";
+  EXPECT_THAT(error("keys", limited), HasSubstr("has no parse trees of the novel images"));
 }
 
 TEST(RunLabels, SayWhatItTakesToTellRunsApart) {
