@@ -25,7 +25,8 @@ namespace remcaps::cli {
 namespace {
 
 struct ReproduceCommand {
-  std::string name, seeds = "42", format = "text", shard;
+  std::vector<std::string> names;
+  std::string seeds = "42", format = "text", shard;
   std::filesystem::path figures = "figures";
   bool dry = false, commands = false;
   int64_t jobs = 1;
@@ -55,17 +56,22 @@ const char* state_text(PlannedRun::State state) {
   return "";
 }
 
+// A table of the runs that are finished, or a figure if all of its runs are.
 void show_result(const ReproduceCommand& command, const Reproduction& wanted,
                  const std::vector<PlannedRun>& plan) {
+  const auto finished = [](const PlannedRun& run) {
+    return run.state == PlannedRun::State::kFinished;
+  };
   if (wanted.figure.empty()) {
     std::vector<std::filesystem::path> folders;
     for (const PlannedRun& run : plan)
-      if (run.state == PlannedRun::State::kFinished) folders.push_back(run.folder);
+      if (finished(run)) folders.push_back(run.folder);
     const FoundResults found = find_results(folders);
     fmt::print("{}", render_table(paper_table(wanted.name), found.results, command.format));
     print_notes(found.notes());
     return;
   }
+  if (!std::all_of(plan.begin(), plan.end(), finished)) return;
   // A figure shows one seed of each recipe. The run of a decoder represents its encoder.
   FigureOptions figure;
   figure.data = command.place.data;
@@ -87,13 +93,10 @@ std::vector<std::string> common_options(const ReproduceCommand& command) {
 
 // This command for another process that works on the same plan.
 std::vector<std::string> worker_command(const ReproduceCommand& command) {
-  std::vector<std::string> words = {this_program(),
-                                    "reproduce",
-                                    command.name,
-                                    "--seeds",
-                                    command.seeds,
-                                    "--runs",
-                                    std::filesystem::absolute(command.options.runs).string()};
+  std::vector<std::string> words = {this_program(), "reproduce"};
+  words.insert(words.end(), command.names.begin(), command.names.end());
+  words.insert(words.end(), {"--seeds", command.seeds, "--runs",
+                             std::filesystem::absolute(command.options.runs).string()});
   for (const std::string& pattern : command.options.only)
     words.insert(words.end(), {"--only", pattern});
   for (const std::string& change : command.options.overrides)
@@ -130,18 +133,29 @@ void print_commands(const ReproduceCommand& command, const std::vector<PlannedRu
   }
 }
 
+// "main", or "main-and-3-more": for files that belong to all of its names.
+std::string file_name(const ReproduceCommand& command) {
+  if (command.names.size() == 1) return command.names.front();
+  return fmt::format("{}-and-{}-more", command.names.front(), command.names.size() - 1);
+}
+
 // `remcaps status` shows the runs that nobody has begun too.
-void keep_plan(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
-  std::vector<std::pair<std::string, int64_t>> runs;
-  for (const PlannedRun& run : plan) runs.emplace_back(run.recipe, run.seed);
-  write_plan(command.options.runs, command.name, runs);
+void keep_plans(const ReproduceCommand& command, const std::vector<Reproduction>& wanted,
+                const std::vector<PlannedRun>& plan) {
+  for (const Reproduction& each : wanted) {
+    std::vector<std::pair<std::string, int64_t>> runs;
+    for (const PlannedRun& run : runs_of(each, plan, command.options))
+      runs.emplace_back(run.recipe, run.seed);
+    write_plan(command.options.runs, each.name, runs);
+  }
 }
 
 // A job array with a task for each run that is not finished, then a job that waits for it, trains
 // what a task left behind and prints the table.
-void submit(const ReproduceCommand& command, const std::vector<PlannedRun>& plan) {
+void submit(const ReproduceCommand& command, const std::vector<Reproduction>& wanted,
+            const std::vector<PlannedRun>& plan) {
   SlurmOptions slurm = command.slurm;
-  slurm.name = command.name;
+  slurm.name = file_name(command);
   slurm.folder = std::filesystem::absolute(command.options.runs) / "slurm";
   slurm.command = worker_command(command);
   slurm.shards = static_cast<int64_t>(plan.size());
@@ -158,7 +172,7 @@ void submit(const ReproduceCommand& command, const std::vector<PlannedRun>& plan
     fmt::print("{}", scripts);
     return;
   }
-  keep_plan(command, plan);
+  keep_plans(command, wanted, plan);
   fmt::print("{}", submit_to_slurm(slurm));
 }
 
@@ -246,7 +260,7 @@ int work_side_by_side(const ReproduceCommand& command, const std::vector<Planned
   if (options.budget > 0)
     words.insert(words.end(), {"--budget", fmt::format("{}", options.budget)});
   const InterruptGuard guard;
-  Workers workers(words, command.jobs, options.runs / "jobs", command.name);
+  Workers workers(words, command.jobs, options.runs / "jobs", file_name(command));
   SweepDisplay display(plan, options.shard);
   bool stopping = false;
   for (auto drawn = Clock::now(); workers.running();) {
@@ -289,15 +303,16 @@ int work_alone(const ReproduceCommand& command, std::vector<PlannedRun>& plan) {
 }
 
 void run_reproduce(ReproduceCommand command) {
-  if (command.name == "list") return list_reproductions();
-  const Reproduction& wanted = reproduction(command.name);
+  if (command.names == std::vector<std::string>{"list"}) return list_reproductions();
+  std::vector<Reproduction> wanted;
+  for (const std::string& name : command.names) wanted.push_back(reproduction(name));
   command.options.seeds = parse_seeds(command.seeds);
   command.options.data = command.place.data;
   command.options.device = parse_device(command.place.device);
   command.options.shard = parse_shard(command.shard);
   std::vector<PlannedRun> plan = plan_runs(wanted, command.options);
   if (command.commands) return print_commands(command, plan);
-  if (!command.submit.empty()) return submit(command, plan);
+  if (!command.submit.empty()) return submit(command, wanted, plan);
   if (command.dry) {
     for (size_t k = 0; k < plan.size(); ++k)
       if (command.options.shard.has(k))
@@ -308,7 +323,7 @@ void run_reproduce(ReproduceCommand command) {
     end_with_parent();
     command.options.workers = command.worker_of;
   } else {
-    keep_plan(command, plan);
+    keep_plans(command, wanted, plan);
   }
   int failures = 0;
   if (command.jobs > 1) {
@@ -317,20 +332,25 @@ void run_reproduce(ReproduceCommand command) {
   } else {
     failures = work_alone(command, plan);
   }
-  const bool whole = command.options.shard.everything() && command.worker_of == 0;
-  if (whole && (wanted.figure.empty() || failures == 0)) show_result(command, wanted, plan);
+  if (command.options.shard.everything() && command.worker_of == 0)
+    for (const Reproduction& each : wanted) {
+      if (each.name != wanted.front().name) fmt::print("\n");
+      show_result(command, each, runs_of(each, plan, command.options));
+    }
   std::fflush(stdout);
   check(failures == 0, "{} of {} runs of {} could not be made", failures, plan.size(),
-        command.name);
+        names_of(wanted));
 }
 
 }  // namespace
 
 void add_reproduce(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "reproduce", "Train what is missing for one of the paper's tables or figures, then print it");
+      "reproduce", "Train what is missing for the paper's tables and figures, then print them");
   auto options = std::make_shared<ReproduceCommand>();
-  command->add_option("name", options->name, "A table or figure; `list` names them all")
+  command
+      ->add_option("names", options->names,
+                   "Tables and figures, trained in this order; `list` names them all")
       ->required();
   command->add_option("--seeds", options->seeds, "42..46 or 42,45")->capture_default_str();
   auto* budget =
@@ -388,6 +408,7 @@ void add_reproduce(CLI::App& app) {
       "Examples:\n  remcaps reproduce list\n"
       "  remcaps reproduce mnist --seeds 42..46 --budget 600 --device cuda\n"
       "  remcaps reproduce mnist --seeds 42..46 --jobs 4 --device cuda\n"
+      "  remcaps reproduce mnist keys-mnist levels --device cuda\n"
       "  remcaps reproduce mnist --seeds 42..46 --commands | parallel -j4\n"
       "  remcaps reproduce mnist --seeds 42..46 --submit slurm --gpus 1 --time 4:00:00");
   command->callback([options] { run_reproduce(*options); });

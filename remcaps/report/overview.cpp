@@ -39,11 +39,29 @@ std::string ending(const std::vector<RunResult>& runs) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-std::string note_of(const std::vector<RunResult>& runs) {
+// Whether a recipe prunes with REM and its parse trees have no less entropy than those of the same
+// recipe without REM.
+bool not_lower_with_rem(const RunResults& results, const std::string& recipe,
+                        const std::string& experiment) {
+  constexpr std::string_view kRem = "-rem";
+  if (!recipe.ends_with(kRem)) return false;
+  const auto entropy = [&](const std::string& name) {
+    return aggregate(results, {name, Metric::kEntropy, "test", -1, std::nullopt}, experiment);
+  };
+  const auto with = entropy(recipe),
+             without = entropy(recipe.substr(0, recipe.size() - kRem.size()));
+  return with && without && with->value >= without->value;
+}
+
+std::string note_of(const RunResults& results, const std::string& recipe,
+                    const std::string& experiment, const std::vector<RunResult>& runs) {
   std::set<std::string> notes;
   for (const RunResult& run : runs) notes.insert(run.note());
   notes.erase("");
-  return fmt::format("{}", fmt::join(notes, "; "));
+  std::vector<std::string> parts(notes.begin(), notes.end());
+  if (not_lower_with_rem(results, recipe, experiment))
+    parts.insert(parts.begin(), "entropy not lower than without REM");
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 }  // namespace
@@ -72,7 +90,7 @@ std::string render_overview(const RunResults& results, const std::string& format
           row.push_back(experiment.empty() ? paper_text(recipe, metric) : "");
         }
         row.push_back(ending(runs));
-        row.push_back(note_of(runs));
+        row.push_back(note_of(results, recipe, experiment, runs));
         table.rows.push_back(std::move(row));
       }
     }

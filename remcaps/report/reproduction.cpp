@@ -88,18 +88,19 @@ std::optional<std::string> starts_from(const std::string& recipe, const Reproduc
   return found == bases.end() ? std::nullopt : std::optional(found->second);
 }
 
-// The recipes of a table or figure, each after the one that its run starts from.
-std::vector<std::string> recipes_with_bases(const Reproduction& reproduction,
+// The recipes of tables and figures, each once and after the one that its run starts from.
+std::vector<std::string> recipes_with_bases(const std::vector<Reproduction>& wanted,
                                             const ReproduceOptions& options) {
   std::vector<std::string> recipes;
   const auto add = [&](const std::string& recipe) {
     if (std::find(recipes.begin(), recipes.end(), recipe) == recipes.end())
       recipes.push_back(recipe);
   };
-  for (const std::string& recipe : reproduction.recipes) {
-    if (const auto base = starts_from(recipe, options)) add(*base);
-    add(recipe);
-  }
+  for (const Reproduction& each : wanted)
+    for (const std::string& recipe : each.recipes) {
+      if (const auto base = starts_from(recipe, options)) add(*base);
+      add(recipe);
+    }
   return recipes;
 }
 
@@ -233,25 +234,41 @@ const Reproduction& reproduction(const std::string& name) {
   return find_named(reproductions(), "table or figure", name);
 }
 
-std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
+std::string names_of(const std::vector<Reproduction>& wanted) {
+  std::vector<std::string> names;
+  for (const Reproduction& each : wanted) names.push_back(each.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<PlannedRun> plan_runs(const std::vector<Reproduction>& wanted,
                                   const ReproduceOptions& options) {
-  const auto wanted = [&](const std::string& recipe) {
+  const auto matches = [&](const std::string& recipe) {
     return options.only.empty() ||
            std::any_of(options.only.begin(), options.only.end(), [&](const std::string& pattern) {
              return ::fnmatch(pattern.c_str(), recipe.c_str(), 0) == 0;
            });
   };
-  const std::vector<std::string> recipes = recipes_with_bases(reproduction, options);
+  const std::vector<std::string> recipes = recipes_with_bases(wanted, options);
   std::vector<PlannedRun> plan;
   for (const std::string& recipe : recipes)
-    if (wanted(recipe))
+    if (matches(recipe))
       for (const int64_t seed : options.seeds)
         plan.push_back(find_run(options.runs / recipe, recipe, seed));
   if (plan.empty())
     throw UsageError(fmt::format("--only {}: no recipe of {} matches; it has {}",
-                                 fmt::join(options.only, " "), reproduction.name,
+                                 fmt::join(options.only, " "), names_of(wanted),
                                  fmt::join(recipes, ", ")));
   return plan;
+}
+
+std::vector<PlannedRun> runs_of(const Reproduction& reproduction,
+                                const std::vector<PlannedRun>& plan,
+                                const ReproduceOptions& options) {
+  std::vector<PlannedRun> runs;
+  for (const std::string& recipe : recipes_with_bases({reproduction}, options))
+    std::copy_if(plan.begin(), plan.end(), std::back_inserter(runs),
+                 [&](const PlannedRun& run) { return run.recipe == recipe; });
+  return runs;
 }
 
 std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options) {

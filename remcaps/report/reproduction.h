@@ -37,9 +37,17 @@ struct ReproduceOptions {
   int64_t workers = 1;                 ///< processes that share the budget
 };
 
-/// The runs of its recipes, and those that they start from.
-std::vector<PlannedRun> plan_runs(const Reproduction& reproduction,
+/// "main, keys"
+std::string names_of(const std::vector<Reproduction>& wanted);
+
+/// The runs of all their recipes, each once, and those that they start from.
+std::vector<PlannedRun> plan_runs(const std::vector<Reproduction>& wanted,
                                   const ReproduceOptions& options);
+
+/// Those runs of a plan that a table or figure needs.
+std::vector<PlannedRun> runs_of(const Reproduction& reproduction,
+                                const std::vector<PlannedRun>& plan,
+                                const ReproduceOptions& options);
 
 /// The run that a run starts from, which must be finished first. None if the overrides name other
 /// weights.

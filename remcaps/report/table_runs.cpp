@@ -90,6 +90,16 @@ std::string effective_parts(const std::vector<RunResult>& runs) {
   return count > 0 ? fmt::format("{:.1f}", sum / count) : "";
 }
 
+// A column that says nothing of any run only takes room.
+void drop_empty_columns(std::vector<std::vector<std::string>>& rows) {
+  for (size_t column = rows.front().size(); column-- > 0;) {
+    const bool empty = std::all_of(rows.begin() + 1, rows.end(),
+                                   [&](const auto& row) { return row[column].empty(); });
+    if (!empty) continue;
+    for (auto& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+}
+
 }  // namespace
 
 std::string short_count(double value) {
@@ -125,6 +135,7 @@ std::vector<std::vector<std::string>> run_rows(const PaperTable& table, const Ru
            short_count(best_run(runs).summary.value("parameters_nonzero", 0.0)), remarks(runs)});
     }
   }
+  if (rows.size() > 1) drop_empty_columns(rows);
   return rows;
 }
 

@@ -22,8 +22,9 @@ class SweepTest : public CliTest {
   /// The two Eff-CapsNet runs for Fashion-MNIST of the paper's first table, six steps an epoch.
   static std::vector<std::string> sweep(const std::vector<std::string>& more = {},
                                         int64_t epochs = 1) {
-    std::vector<std::string> arguments = {"reproduce", "main", "--only",
-                                          "fashion-mnist/eff-capsnet*"};
+    std::vector<std::string> arguments = {"reproduce", "main",
+                                          "--only",    "fashion-mnist/eff-capsnet",
+                                          "--only",    "fashion-mnist/eff-capsnet-r*"};
     for (const char* setting :
          {"dataset.limit_train=96", "dataset.limit_test=32", "dataset.validation=32",
           "train.batch=16", "metrics.every=1", "train.checkpoint_steps=2"})
@@ -105,6 +106,25 @@ TEST_F(SweepTest, CommandsTrainEachRunOnceAndResumeWhatWasStopped) {
   EXPECT_EQ(statuses().at(0).at("state"), "stopped");
   EXPECT_THAT(remcaps(sweep({"--commands"})).out,
               HasSubstr(" resume " + (folder_ / "runs" / recipe_ / "seed-42").string()));
+}
+
+TEST_F(SweepTest, SeveralTablesAreTrainedTogetherAndPrintedInTheirOrder) {
+  std::vector<std::string> arguments = sweep();
+  arguments.insert(arguments.begin() + 1, "eff-capsnet");
+  const ProgramResult result = remcaps(arguments);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto both = statuses();
+  EXPECT_EQ(both.size(), 2u) << "a run that both tables need is trained once";
+  for (const json& each : both) EXPECT_EQ(each.at("state"), "finished");
+  const size_t first = result.out.find("F-MNIST,all votes"),
+               second = result.out.find("F-MNIST,DR-");
+  EXPECT_NE(first, std::string::npos) << result.out;
+  EXPECT_NE(second, std::string::npos) << result.out;
+  EXPECT_LT(first, second);
+  arguments.insert(arguments.end(), {"--submit", "slurm", "--dry-run"});
+  EXPECT_THAT(remcaps(arguments).out, HasSubstr("reproduce eff-capsnet main --seeds 42"));
+  arguments[2] = "mian";
+  expect_one_line(remcaps(arguments), 2, "did you mean main?");
 }
 
 TEST_F(SweepTest, AFailedRunIsShownWithItsReasonUntilItIsMade) {
@@ -196,7 +216,7 @@ TEST_F(SweepTest, SubmitGivesSlurmAnArrayAndALastJobThatDependsOnIt) {
   for (const char* part :
        {"#SBATCH --gres=gpu:a100:1\n", "#SBATCH --time=4:00:00\n", "#SBATCH --partition=big\n",
         "#SBATCH --array=1,2\n", "--shard \"$SLURM_ARRAY_TASK_ID/2\"\n",
-        "--only 'fashion-mnist/eff-capsnet*'"})
+        "--only fashion-mnist/eff-capsnet --only 'fashion-mnist/eff-capsnet-r*'"})
     EXPECT_THAT(script, HasSubstr(part));
   EXPECT_THAT(read_file(folder_ / "runs/slurm/main-table.sh"), HasSubstr("--shard 1/1\n"));
   for (const json& each : statuses()) EXPECT_EQ(each.at("state"), "waiting");
