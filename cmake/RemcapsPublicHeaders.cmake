@@ -17,7 +17,7 @@ endfunction()
 remcaps_add_public_header(remcaps/remcaps.h)
 # The runtime has a door of its own.
 remcaps_add_public_header(remcaps/c/remcaps.h)
-remcaps_add_public_header(remcaps/runtime/network.h)
+remcaps_add_public_header(remcaps/runtime/tree_dictionary.h)
 get_property(REMCAPS_PUBLIC_HEADERS GLOBAL PROPERTY REMCAPS_PUBLIC_HEADERS)
 list(JOIN REMCAPS_PUBLIC_HEADERS " " headers)
 file(WRITE ${CMAKE_BINARY_DIR}/public_headers.txt "${headers}\n")

@@ -47,6 +47,8 @@ void use(const remcaps_network* network) {
   if (remcaps_prepare(network, pixels.data(), 2, 2, 3, image.data()) != 0) return;
   remcaps_classify_floats(network, image.data(), 1, lengths.data(), nullptr);
   for (int64_t i = 0; i < description.routing_layers; ++i) trace(network, image, i);
+  std::vector<float> map(static_cast<size_t>(description.height * description.width));
+  if (map.size() <= kMost / 256) remcaps_saliency(network, image.data(), -1, map.data());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "remcaps/base/error.h"
@@ -18,7 +19,7 @@
 #include "remcaps/base/version.h"
 #include "remcaps/data/formats/picture_file.h"
 #include "remcaps/parse_tree/keys.h"
-#include "remcaps/runtime/network.h"
+#include "remcaps/runtime/tree_dictionary.h"
 #include "remcaps/tensors/cut_file.h"
 
 namespace remcaps {
@@ -27,14 +28,16 @@ namespace {
 using nlohmann::json;
 using runtime::Answer;
 using runtime::Network;
+using runtime::TreeDictionary;
+using runtime::TreePlace;
 
 struct RunCommand {
-  std::string network;
+  std::string network, dictionary;
   std::vector<std::string> pictures;
   int64_t top = 1;
   int threads = 0;
   int64_t bench = 0;
-  bool invert = false, json = false;
+  bool invert = false, json = false, saliency = false;
 };
 
 // The classes of an answer, the longest capsule first.
@@ -48,8 +51,7 @@ std::vector<int64_t> ranked(const Answer& answer) {
 }
 
 // The parse tree with quantized couplings: one key per routing layer that has levels.
-json tree_json(const Network& network, const std::vector<float>& image) {
-  const Answer answer = network.run(image, {.couplings = true, .quantize = true});
+json tree_json(const Network& network, const Answer& answer) {
   json keys = json::object();
   for (size_t layer = 0; layer < network.routing_layers().size(); ++layer) {
     const runtime::RoutingLayer& routed = network.routing_layers()[layer];
@@ -59,6 +61,21 @@ json tree_json(const Network& network, const std::vector<float>& image) {
   }
   return {{"class", network.graph().classes[static_cast<size_t>(answer.predicted(0))]},
           {"keys", keys}};
+}
+
+TreePlace place_in(const TreeDictionary& dictionary, const Network& network, const Answer& answer) {
+  return dictionary.find(answer.predicted(0),
+                         network.tree_key(answer, 0, network.routing_layers().size() - 1));
+}
+
+// The map as a list of rows.
+json saliency_json(const Network& network, const std::vector<float>& image) {
+  const Answer answer = network.run(image, {.couplings = true});
+  const std::vector<float> map = network.saliency(answer, 0, answer.predicted(0));
+  json rows = json::array();
+  for (auto row = map.begin(); row != map.end(); row += network.graph().width)
+    rows.push_back(std::vector<float>(row, row + network.graph().width));
+  return rows;
 }
 
 // Images per second of batches of random images.
@@ -92,6 +109,8 @@ void run(const RunCommand& options) {
   if (options.threads > 0) network.set_threads(options.threads);
   if (options.bench > 0) return bench(network, options.bench);
   const std::vector<std::string>& names = network.graph().classes;
+  std::optional<TreeDictionary> dictionary;
+  if (!options.dictionary.empty()) dictionary.emplace(options.dictionary, network);
   json all = json::array();
   for (const std::string& path : options.pictures) {
     const DecodedPicture picture = read_picture(path);
@@ -109,8 +128,16 @@ void run(const RunCommand& options) {
       list.push_back({{"class", names[place]}, {"activation", answer.lengths[place]}});
       line += fmt::format("  {} {:.3f}", names[place], answer.lengths[place]);
     }
-    if (!options.json) {
+    if (!options.json && !dictionary) {
       fmt::print("{}\n", printable(line));
+      continue;
+    }
+    const Answer tree = network.run(image, {.couplings = true, .quantize = true});
+    TreePlace place;
+    if (dictionary) place = place_in(*dictionary, network, tree);
+    if (!options.json) {
+      fmt::print("{}  tree of {} of {} images\n", printable(line), place.images,
+                 place.class_images);
       continue;
     }
     all.push_back({{"image", path},
@@ -118,7 +145,13 @@ void run(const RunCommand& options) {
                    {"activation", list[0]["activation"]},
                    {"top", list},
                    {"lengths", answer.lengths},
-                   {"tree", tree_json(network, image)}});
+                   {"tree", tree_json(network, tree)}});
+    if (dictionary)
+      all.back()["tree"]["dictionary"] = {{"images", place.images},
+                                          {"class_images", place.class_images},
+                                          {"rank", place.rank},
+                                          {"class_trees", place.class_trees}};
+    if (options.saliency) all.back()["saliency"] = saliency_json(network, image);
   }
   if (options.json)
     fmt::print("{}\n", json_text({{"model", network.graph().network},
@@ -141,6 +174,10 @@ int main_of(int argc, char** argv) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
   app.add_flag("--invert", options.invert, "Use the negative of each picture");
   app.add_flag("--json", options.json, "One JSON object on stdout, with the keys of parse trees");
+  app.add_option("--dictionary", options.dictionary,
+                 "Say how many images share the parse tree: a file of `remcaps entropy --save`");
+  app.add_flag("--saliency", options.saliency,
+               "With --json: where in the picture the answer comes from, as rows of pixels");
   app.footer(
       "Example:\n  remcaps export zoo:mnist/dr-capsnet-rem --out small.safetensors\n"
       "  remcaps-run small.safetensors digit.png --top 3");
@@ -149,6 +186,7 @@ int main_of(int argc, char** argv) {
     // Not checked by CLI11, which would complain of them before it names a flag that is unknown.
     if (options.network.empty()) throw CLI::RequiredError("network");
     if (options.pictures.empty() && options.bench == 0) throw CLI::RequiredError("pictures");
+    if (options.saliency && !options.json) throw CLI::RequiresError("--saliency", "--json");
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {

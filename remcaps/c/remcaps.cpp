@@ -6,10 +6,15 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/parse_tree/keys.h"
-#include "remcaps/runtime/network.h"
+#include "remcaps/runtime/tree_dictionary.h"
 
 struct remcaps_network {
   remcaps::runtime::Network network;
+};
+
+struct remcaps_dictionary {
+  remcaps::runtime::TreeDictionary dictionary;
+  size_t key_length;
 };
 
 namespace {
@@ -18,8 +23,17 @@ using remcaps::check;
 using remcaps::runtime::Answer;
 using remcaps::runtime::Network;
 using remcaps::runtime::RoutingLayer;
+using remcaps::runtime::TreeDictionary;
+using remcaps::runtime::TreePlace;
 
 thread_local std::string last_error;
+
+int64_t key_length_of(const Network& network, size_t layer) {
+  const RoutingLayer& routed = network.routing_layers()[layer];
+  const bool is_last = layer + 1 == network.routing_layers().size();
+  if (routed.levels == 0) return 0;
+  return remcaps::key_length(is_last ? routed.children : routed.couplings(), routed.levels);
+}
 
 // Runs `work`; an exception becomes the text of remcaps_error().
 template <typename Work>
@@ -49,10 +63,6 @@ const RoutingLayer& layer_of(const Network& network, int64_t layer) {
   check(layer >= 0 && layer < static_cast<int64_t>(layers.size()),
         "routing layer {}; the network has {}", layer, layers.size());
   return layers[static_cast<size_t>(layer)];
-}
-
-bool is_last(const Network& network, int64_t layer) {
-  return layer + 1 == static_cast<int64_t>(network.routing_layers().size());
 }
 
 Answer traced(const Network& network, const float* image, bool quantized) {
@@ -106,13 +116,9 @@ int remcaps_describe_layer(const remcaps_network* network, int64_t layer, remcap
     const Network& of = network_of(network);
     check_given(of_layer, "the layer");
     const RoutingLayer& routed = layer_of(of, layer);
-    const int64_t couplings = is_last(of, layer) ? routed.children : routed.couplings();
-    *of_layer = {routed.name.c_str(),
-                 routed.positions,
-                 routed.children,
-                 routed.parents,
-                 routed.levels,
-                 routed.levels == 0 ? 0 : remcaps::key_length(couplings, routed.levels)};
+    *of_layer = {routed.name.c_str(), routed.positions,
+                 routed.children,     routed.parents,
+                 routed.levels,       key_length_of(of, static_cast<size_t>(layer))};
   });
 }
 
@@ -194,5 +200,45 @@ int remcaps_tree_key(const remcaps_network* network, const float* image, int64_t
     const std::string bytes = of.tree_key(answer, 0, static_cast<size_t>(layer));
     std::copy(bytes.begin(), bytes.end(), key);
     if (class_index != nullptr) *class_index = answer.predicted(0);
+  });
+}
+
+int remcaps_saliency(const remcaps_network* network, const float* image, int64_t class_index,
+                     float* map) {
+  return guarded([&] {
+    const Network& of = network_of(network);
+    check_given(map, "the map");
+    const Answer answer = traced(of, image, /*quantized=*/false);
+    const std::vector<float> values =
+        of.saliency(answer, 0, class_index == -1 ? answer.predicted(0) : class_index);
+    std::copy(values.begin(), values.end(), map);
+  });
+}
+
+remcaps_dictionary* remcaps_open_dictionary(const char* path, const remcaps_network* network) {
+  remcaps_dictionary* opened = nullptr;
+  guarded([&] {
+    check_given(path, "the path");
+    const Network& of = network_of(network);
+    TreeDictionary dictionary(path, of);
+    const auto length = static_cast<size_t>(key_length_of(of, of.routing_layers().size() - 1));
+    opened = new remcaps_dictionary{std::move(dictionary), length};
+  });
+  return opened;
+}
+
+void remcaps_close_dictionary(remcaps_dictionary* dictionary) {
+  delete dictionary;
+}
+
+int remcaps_find_tree(const remcaps_dictionary* dictionary, const uint8_t* key, int64_t class_index,
+                      remcaps_tree_place* place) {
+  return guarded([&] {
+    check_given(dictionary, "the dictionary");
+    check_given(key, "the key");
+    check_given(place, "the place");
+    const TreePlace found =
+        dictionary->dictionary.find(class_index, {key, key + dictionary->key_length});
+    *place = {found.images, found.class_images, found.rank, found.class_trees};
   });
 }

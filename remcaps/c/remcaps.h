@@ -76,6 +76,31 @@ int remcaps_levels(const remcaps_network* network, const float* image, int64_t l
 int remcaps_tree_key(const remcaps_network* network, const float* image, int64_t layer,
                      uint8_t* key, int64_t* class_index);
 
+/* Where in an input image the answer for a class comes from, [height, width] of an input image. A
+ * class_index of -1 is the predicted class. Fails if the capsules have no place in the image. */
+int remcaps_saliency(const remcaps_network* network, const float* image, int64_t class_index,
+                     float* map);
+
+/* A dictionary of parse trees: the file that `remcaps entropy --save` wrote for this network. */
+typedef struct remcaps_dictionary remcaps_dictionary;
+
+/* NULL if that failed. The network may be closed before the dictionary. */
+remcaps_dictionary* remcaps_open_dictionary(const char* path, const remcaps_network* network);
+/* NULL is allowed. */
+void remcaps_close_dictionary(remcaps_dictionary* dictionary);
+
+/* Where a parse tree stands in the dictionary of its class. */
+typedef struct {
+  int64_t images;       /* that have this tree; 0: the dictionary does not know it */
+  int64_t class_images; /* of the whole class */
+  int64_t rank;         /* 1: no tree of the class is more frequent; 0: not known */
+  int64_t class_trees;
+} remcaps_tree_place;
+
+/* `key` and `class_index` as remcaps_tree_key() gives them at the last layer. */
+int remcaps_find_tree(const remcaps_dictionary* dictionary, const uint8_t* key, int64_t class_index,
+                      remcaps_tree_place* place);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/names.h"
+#include "remcaps/kernels/pictures/receptive_field.h"
 
 namespace remcaps {
 
@@ -22,19 +23,14 @@ Tensor stretched(const Tensor& values, const std::vector<CapsuleGrid>& grids, Im
   return sum / types;
 }
 
-// How much of a value each pixel of one axis gets, float32 [places, pixels]; rows add up to 1.
+// The weights of field_weights(), [places, pixels].
 Tensor weights_of(const ReceptiveField::Axis& field, int64_t places, int64_t pixels,
                   const torch::TensorOptions& options) {
-  const Tensor centre =
-      torch::arange(places, torch::kDouble).mul(static_cast<double>(field.step)).add(field.first);
-  const Tensor away =
-      (torch::arange(pixels, torch::kDouble).unsqueeze(0) - centre.unsqueeze(1)).abs();
-  const double deviation = static_cast<double>(field.size) / 4;
-  const double reach = static_cast<double>(field.size - 1) / 2;
-  // A capsule that sees nothing but padding gets the pixel next to it.
-  const Tensor seen = away.le(away.amin(1, /*keepdim=*/true).clamp_min(reach));
-  const Tensor exponent = (away / deviation).square().mul(-0.5);
-  return torch::softmax(exponent.masked_fill(seen.logical_not(), -INFINITY), 1).to(options);
+  const kernels::ReceptiveField::Axis axis{field.first, static_cast<double>(field.step),
+                                           static_cast<double>(field.size)};
+  return torch::tensor(kernels::field_weights(axis, places, pixels), torch::kDouble)
+      .view({places, pixels})
+      .to(options);
 }
 
 }  // namespace

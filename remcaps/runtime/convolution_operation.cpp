@@ -209,9 +209,13 @@ std::unique_ptr<Operation> operation_of(Layer layer) {
 
 std::unique_ptr<Operation> make_convolution(const NodeReader& reader) {
   Layer layer = read_layer(reader);
-  const ValueShape shape = reader.checked(result_shape(layer.shape));
+  const ConvolutionShape& of = layer.shape;
+  const ValueShape shape = reader.checked(result_shape(of));
+  const SlidingWindow window{of.kernel_height, of.kernel_width, of.stride_y,
+                             of.stride_x,      of.padding_y,    of.padding_x};
   std::unique_ptr<Operation> operation = operation_of(std::move(layer));
   operation->shape = shape;
+  operation->window = window;
   return operation;
 }
 

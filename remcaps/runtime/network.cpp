@@ -12,6 +12,7 @@
 #include "remcaps/kernels/pictures/resize.h"
 #include "remcaps/parse_tree/keys.h"
 #include "remcaps/runtime/operation.h"
+#include "remcaps/runtime/saliency.h"
 
 namespace remcaps::runtime {
 namespace {
@@ -55,6 +56,8 @@ struct Network::Program {
   int threads = 0;
   std::vector<LevelTable> tables;
   std::vector<RoutingLayer> layers;
+  std::vector<RoutingInfo> routings;  ///< of the same layers
+  std::optional<SaliencyLayer> saliency;
   std::vector<Step> steps;
   /// What routes the classes' capsules, those below, and so on.
   struct Link {
@@ -105,9 +108,11 @@ void Network::Program::read_levels(const std::string& source) {
 void Network::Program::compile(const Weights& weights) {
   std::map<std::string, size_t> values = {{kGraphInput, 0}};
   std::vector<ValueShape> shapes = {ValueShape::map(graph.channels, graph.height, graph.width)};
+  std::vector<Sight> sights(1), routed;
   for (const GraphNode& node : graph.nodes) {
     Step step;
     std::vector<ValueShape> inputs;
+    std::vector<Sight> seen;
     for (const std::string& input : node.inputs) {
       // A fused node has the name of the last one in it, which nobody reads before.
       const auto found = values.find(input);
@@ -115,15 +120,20 @@ void Network::Program::compile(const Weights& weights) {
             weights.source(), node.name, input);
       step.inputs.push_back(found->second);
       inputs.push_back(shapes[found->second]);
+      seen.push_back(sights[found->second]);
     }
     const size_t layer = layers.size();
     step.operation = make_operation(
         node, inputs, weights,
         {layer, is_routing(node) && graph.levels[layer] != 0 ? &tables[layer] : nullptr});
     by_image = by_image && !step.operation->wants_batches;
-    if (const auto& routing = step.operation->routing)
+    if (const auto& routing = step.operation->routing) {
       layers.push_back({node.name, routing->positions, routing->children, routing->parents,
                         graph.levels[layer]});
+      routings.push_back(*routing);
+      routed.push_back(seen[0]);
+    }
+    sights.push_back(sight_of(*step.operation, seen, inputs));
     shapes.push_back(step.operation->shape);
     values[node.name] = shapes.size() - 1;
     steps.push_back(std::move(step));
@@ -135,6 +145,7 @@ void Network::Program::compile(const Weights& weights) {
             shapes.back().count == static_cast<int64_t>(graph.classes.size()),
         "{}: its graph does not end in one capsule for each of its {} classes", weights.source(),
         graph.classes.size());
+  saliency = find_saliency_layer(routings, routed);
 }
 
 void Network::Program::find_last_readers() {
@@ -383,6 +394,33 @@ std::string Network::tree_key(const Answer& answer, int64_t image, size_t layer)
   std::vector<uint8_t> key(static_cast<size_t>(length));
   encode_key(couplings, table->quantizer(), key);
   return {key.begin(), key.end()};
+}
+
+bool Network::has_saliency() const {
+  return program_->saliency.has_value();
+}
+
+std::vector<float> Network::saliency(const Answer& answer, int64_t image,
+                                     int64_t class_index) const {
+  check(has_saliency(), "{}: its capsules have no place in the image, so there is no saliency map",
+        graph().network);
+  check(!answer.couplings.empty() && image >= 0 && image < answer.images && class_index >= 0 &&
+            class_index < classes(),
+        "saliency of image {} for class {}: the answer has none", image, class_index);
+  const auto& [layer, places] = *program_->saliency;
+  std::vector<std::span<const float>> couplings;
+  for (size_t l = 0; l < program_->layers.size(); ++l) {
+    const auto size = static_cast<size_t>(program_->layers[l].couplings());
+    couplings.push_back(
+        std::span(answer.couplings[l]).subspan(static_cast<size_t>(image) * size, size));
+  }
+  std::vector<float> values = coupling_to_class(program_->routings, couplings, layer, class_index);
+  const float* length =
+      answer.child_lengths[layer].data() + static_cast<size_t>(image) * values.size();
+  // A prior can make an unquantized coupling negative; it counts as 0.
+  for (float& value : values) value = std::max(value, 0.0F) * *length++;
+  return place_on_image(values, places, program_->routings[layer].kept, graph().height,
+                        graph().width);
 }
 
 }  // namespace remcaps::runtime

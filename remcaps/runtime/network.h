@@ -101,6 +101,15 @@ class Network {
   /// the predicted class, in others those of all couplings. (parse_tree/keys.h)
   std::string tree_key(const Answer& answer, int64_t image, size_t layer) const;
 
+  /// Whether there is a saliency map: whether capsules with a place in the image are coupled with the
+  /// classes through fully connected layers.
+  bool has_saliency() const;
+
+  /// Where in an image the answer for a class comes from, [H, W] of the input: the lengths of the
+  /// capsules times their couplings to the class, each spread over the pixels that the capsule sees.
+  /// The answer must have couplings. (explain/saliency.h)
+  std::vector<float> saliency(const Answer& answer, int64_t image, int64_t class_index) const;
+
  private:
   struct Program;
   std::unique_ptr<Program> program_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "remcaps/kernels/pictures/receptive_field.h"
 #include "remcaps/kernels/pointwise/maps.h"
 #include "remcaps/kernels/routing/problem.h"
 #include "remcaps/kernels/simd/buffer.h"
@@ -75,6 +76,24 @@ struct Pass {
 /// A routing layer. Convolutional ones have several positions, each with couplings of its own.
 struct RoutingInfo {
   int64_t positions = 1, children = 0, parents = 0;
+  std::vector<int64_t> kept = {};  ///< which children a compact network has; empty: all
+};
+
+/// The window that an operation slides over its map.
+struct SlidingWindow {
+  int64_t kernel_y = 1, kernel_x = 1, stride_y = 1, stride_x = 1, padding_y = 0, padding_x = 0;
+
+  kernels::ReceptiveField over(const kernels::ReceptiveField& field) const {
+    return {field.y.under(kernel_y, stride_y, padding_y),
+            field.x.under(kernel_x, stride_x, padding_x)};
+  }
+};
+
+/// Where capsules lie in the image: `types` at each place of a map, from number `first` on.
+struct CapsulePlaces {
+  int64_t first = 0, types = 0, height = 0, width = 0;
+  bool type_first = true;
+  kernels::ReceptiveField field;
 };
 
 class Operation {
@@ -94,6 +113,10 @@ class Operation {
   ValueShape shape;
   /// What a routing operation routes.
   std::optional<RoutingInfo> routing = std::nullopt;
+  /// What it slides over a map.
+  std::optional<SlidingWindow> window = std::nullopt;
+  /// If it makes capsules of a map, or of one map's capsules others: where they lie, but for the field.
+  std::optional<CapsulePlaces> places = std::nullopt;
   /// Whether an image takes less time in a batch than alone: weights are read once for several.
   bool wants_batches = false;
 };

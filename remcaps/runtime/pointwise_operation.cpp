@@ -216,7 +216,9 @@ std::unique_ptr<Operation> max_pool(const NodeReader& reader, const ValueShape& 
                  "its window is larger than the map");
   shape = ValueShape::map(map.channels, (map.height + 2 * padding - kernel) / stride + 1,
                           (map.width + 2 * padding - kernel) / stride + 1);
-  return std::make_unique<PoolOperation>(kernel, stride, padding);
+  auto operation = std::make_unique<PoolOperation>(kernel, stride, padding);
+  operation->window = {kernel, kernel, stride, stride, padding, padding};
+  return operation;
 }
 
 std::unique_ptr<Operation> capsules(const NodeReader& reader, const ValueShape& map,
@@ -224,7 +226,9 @@ std::unique_ptr<Operation> capsules(const NodeReader& reader, const ValueShape& 
   CapsuleRule rule = capsule_rule(reader, map);
   rule.type_first = reader.word("order", {"type-first", "type-last"}) == "type-first";
   shape = ValueShape::capsules(rule.types * map.height * map.width, rule.dim);
-  return std::make_unique<CapsulesOperation>(rule);
+  auto operation = std::make_unique<CapsulesOperation>(rule);
+  operation->places = {0, rule.types, map.height, map.width, rule.type_first, {}};
+  return operation;
 }
 
 std::unique_ptr<Operation> concatenate(const NodeReader& reader, ValueShape& shape) {

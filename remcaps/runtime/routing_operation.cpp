@@ -404,6 +404,7 @@ std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const Routi
       kept = parse_kept(reader.node().words.at("kept"), info.children, reader.weights().source());
       reader.require(static_cast<int64_t>(kept.size()) == children.count,
                      "it keeps another number of capsules");
+      info.kept = kept;
     }
     operation =
         std::make_unique<IteratedOperation>(place, std::move(matrices), rule, std::move(kept));
@@ -436,6 +437,8 @@ std::unique_ptr<Operation> window(const NodeReader& reader, const RoutingPlace& 
       place, std::move(matrices), read_rule(reader, kernels::Agreement::kProduct), windows);
   operation->shape = reader.checked(shape);
   operation->routing = info;
+  operation->window = {windows.kernel, windows.kernel, windows.stride, windows.stride};
+  operation->places = {0, info.parents, windows.rows(), windows.columns(), true, {}};
   return operation;
 }
 
@@ -469,6 +472,7 @@ std::unique_ptr<Operation> conv3d(const NodeReader& reader, const RoutingPlace& 
       reader.weights().read_if_there(reader.node(), "bias", {problem.parents, dim}));
   operation->shape = reader.checked(ValueShape::map(channels, map.height, map.width));
   operation->routing = info;
+  operation->window = {3, 3, 1, 1, 1, 1};
   return operation;
 }
 

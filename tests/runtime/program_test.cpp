@@ -176,6 +176,81 @@ TEST_F(SmallNetwork, TheCApiGivesTheAnswersOfTheNetwork) {
   remcaps_close(nullptr);
 }
 
+// A dictionary as `remcaps entropy --save` writes it, of trees with one level each.
+std::filesystem::path save_trees(const std::filesystem::path& path, int64_t children,
+                                 const std::vector<uint8_t>& tree_levels,
+                                 const std::vector<std::vector<uint8_t>>& trees,
+                                 const std::vector<int64_t>& counts,
+                                 const std::vector<int64_t>& classes) {
+  std::vector<uint8_t> keys(tree_levels.size() * static_cast<size_t>(children));
+  for (size_t tree = 0; tree < tree_levels.size(); ++tree)
+    std::fill_n(keys.begin() + static_cast<int64_t>(tree) * children, children, tree_levels[tree]);
+  for (const auto& tree : trees) keys.insert(keys.end(), tree.begin(), tree.end());
+  const Quantizer quantizer = Quantizer::uniform(11);
+  const auto count = static_cast<int64_t>(counts.size());
+  write_safetensors(
+      path,
+      {{"keys", {ElementType::kUInt8, {count, children}, std::as_bytes(std::span(keys))}},
+       {"counts", {ElementType::kInt64, {count}, std::as_bytes(std::span(counts))}},
+       {"classes", {ElementType::kInt64, {count}, std::as_bytes(std::span(classes))}},
+       {"levels", {ElementType::kFloat32, {11}, std::as_bytes(std::span(quantizer.centres()))}}});
+  return path;
+}
+
+TEST_F(SmallNetwork, ATreeHasItsPlaceInTheDictionaryOfItsClass) {
+  remcaps_network* network = remcaps_open(file_.c_str());
+  remcaps_layer layer;
+  ASSERT_EQ(remcaps_describe_layer(network, 0, &layer), 0);
+  ASSERT_EQ(layer.levels, 11);
+  const Tensor image = torch::rand({1, 1, 28, 28});
+  std::vector<uint8_t> key(static_cast<size_t>(layer.key_length)), own;
+  int64_t predicted = -1;
+  ASSERT_EQ(remcaps_tree_key(network, image.data_ptr<float>(), 0, key.data(), &predicted), 0);
+  for (int64_t i = 0; i < layer.children; ++i)
+    own.push_back(key[static_cast<size_t>(i / 2)] >> (i % 2 * 4) & 0xf);
+  const auto path = save_trees(folder_ / "trees", layer.children, {7, 8, 9}, {own}, {30, 5, 90, 12},
+                               {predicted, predicted, (predicted + 1) % 3, predicted});
+  remcaps_dictionary* dictionary = remcaps_open_dictionary(path.c_str(), network);
+  ASSERT_NE(dictionary, nullptr) << remcaps_error();
+  remcaps_tree_place place;
+  ASSERT_EQ(remcaps_find_tree(dictionary, key.data(), predicted, &place), 0);
+  EXPECT_EQ(place.images, 12);
+  EXPECT_EQ(place.class_images, 47);
+  EXPECT_EQ(place.rank, 2);
+  EXPECT_EQ(place.class_trees, 3);
+  ASSERT_EQ(remcaps_find_tree(dictionary, key.data(), (predicted + 1) % 3, &place), 0);
+  EXPECT_EQ(place.images, 0);
+  EXPECT_EQ(place.class_images, 90);
+  EXPECT_EQ(remcaps_find_tree(dictionary, key.data(), 3, &place), -1);
+  remcaps_close_dictionary(dictionary);
+
+  const auto other = save_trees(folder_ / "other", layer.children + 1, {7}, {}, {30}, {0});
+  EXPECT_EQ(remcaps_open_dictionary(other.c_str(), network), nullptr);
+  EXPECT_THAT(remcaps_error(), HasSubstr("not those of this network"));
+  const auto twice = save_trees(folder_ / "twice", layer.children, {7, 7}, {}, {1, 2}, {0, 0});
+  EXPECT_EQ(remcaps_open_dictionary(twice.c_str(), network), nullptr);
+  EXPECT_EQ(remcaps_open_dictionary(file_.c_str(), network), nullptr);
+  remcaps_close(network);
+}
+
+TEST_F(SmallNetwork, TheCApiGivesASaliencyMap) {
+  remcaps_network* network = remcaps_open(file_.c_str());
+  const Tensor image = torch::rand({1, 1, 28, 28});
+  std::vector<float> map(28 * 28), of_class(28 * 28);
+  ASSERT_EQ(remcaps_saliency(network, image.data_ptr<float>(), -1, map.data()), 0);
+  EXPECT_GE(*std::min_element(map.begin(), map.end()), 0);
+  EXPECT_GT(*std::max_element(map.begin(), map.end()), 0);
+  std::vector<float> lengths(3);
+  remcaps_classify_floats(network, image.data_ptr<float>(), 1, lengths.data(), nullptr);
+  const int64_t longest = std::max_element(lengths.begin(), lengths.end()) - lengths.begin();
+  for (int64_t j = 0; j < 3; ++j) {
+    ASSERT_EQ(remcaps_saliency(network, image.data_ptr<float>(), j, of_class.data()), 0);
+    EXPECT_EQ(of_class == map, j == longest);
+  }
+  EXPECT_EQ(remcaps_saliency(network, image.data_ptr<float>(), 3, map.data()), -1);
+  remcaps_close(network);
+}
+
 TEST_F(SmallNetwork, SeveralThreadsUseOneNetwork) {
   const runtime::Network network(file_);
   const std::vector<float> images = floats_of(torch::rand({5, 1, 28, 28}));
@@ -205,6 +280,16 @@ TEST_F(SmallNetwork, RemcapsRunClassifiesPictures) {
     EXPECT_NEAR(lengths[static_cast<size_t>(j)], expected[j].item<float>(), 1e-5);
   EXPECT_EQ(answer["predictions"][0]["tree"]["keys"]["class"].get<std::string>().size(), 32u);
 
+  const auto trees = save_trees(
+      folder_ / "trees", runtime::Network(file_).routing_layers()[0].children, {7}, {}, {30}, {0});
+  const Output more = shell(fmt::format("{} {} {} --json --saliency --dictionary {}", REMCAPS_RUN,
+                                        file_.string(), REMCAPS_PICTURE, trees.string()));
+  ASSERT_EQ(more.exit_code, 0) << more.text;
+  const json shown_more = json::parse(more.text)["predictions"][0];
+  EXPECT_EQ(shown_more["saliency"].size(), 28u);
+  EXPECT_EQ(shown_more["saliency"][27].size(), 28u);
+  EXPECT_EQ(shown_more["tree"]["dictionary"]["images"], 0);
+
   const Output text =
       shell(fmt::format("{} {} {} --top 2", REMCAPS_RUN, file_.string(), REMCAPS_PICTURE));
   EXPECT_EQ(text.exit_code, 0);
@@ -220,6 +305,9 @@ TEST_F(SmallNetwork, RemcapsRunRefusesInOneLine) {
     EXPECT_EQ(std::count(output.text.begin(), output.text.end(), '\n'), 1) << output.text;
   }
   EXPECT_EQ(shell(std::string(REMCAPS_RUN) + " --absent").exit_code, 2);
+  EXPECT_EQ(shell(fmt::format("{} {} {} --saliency", REMCAPS_RUN, file_.string(), REMCAPS_PICTURE))
+                .exit_code,
+            2);
 }
 
 TEST_F(SmallNetwork, RemcapsRunPrintsNamesAsText) {
