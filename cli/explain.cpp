@@ -27,7 +27,8 @@ struct ExplainCommand {
   bool json = false;
 };
 
-// "evidence 2.31 = 2.60 for it - 0.40 against it + 0.11 of biases; half of it from 17 of 1,152 capsules"
+// "evidence 2.31 = 2.60 for it - 0.40 against it + 0.11 of biases; half of it from 17 of 1,152
+// capsules"
 std::string evidence_line(const AnswerEvidence& evidence) {
   return fmt::format(
       "evidence {:.3g}: {:.3g} for it, {:.3g} against it, {:.3g} of biases; {} of {} capsules "

@@ -1,4 +1,5 @@
-// The images on a command line: files, folders of files, or images of a split of the run's data set.
+// The images on a command line: files, folders of files, or images of a split of the run's data
+// set.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -39,8 +40,8 @@ struct ImageInput {
 using OnUnreadable = std::function<void(const std::string& file, const std::string& message)>;
 
 /// Checks all images before the first is used, so that a misspelt name stops the command before it
-/// writes anything; with `on_unreadable`, such a file is left out instead. Only the headers of files
-/// are read, since all images may not fit into memory. `run` must outlive the result.
+/// writes anything; with `on_unreadable`, such a file is left out instead. Only the headers of
+/// files are read, since all images may not fit into memory. `run` must outlive the result.
 std::vector<ImageInput> list_images(const LoadedRun& run, const ImageOptions& options,
                                     const std::string& data_root,
                                     const OnUnreadable& on_unreadable = nullptr);

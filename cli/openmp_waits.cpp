@@ -1,10 +1,11 @@
-// OpenMP's threads spin while they wait, for milliseconds. If other processes use the cores, a thread
-// that has work waits for a core that a waiting thread holds. GOMP_SPINCOUNT makes these waits short.
+// OpenMP's threads spin for milliseconds while they wait. On a busy machine a spinning thread keeps
+// a core from a thread that has work. GOMP_SPINCOUNT makes these waits short.
 //
 // libgomp reads the variable when it is initialised, before main(). To start the program again with
 // the variable set would load libtorch twice. Instead the function below runs before any library is
-// initialised (.preinit_array, which only a program can have). It cannot make the environment longer
-// at that time, so the variable takes the place of one that no library reads, until main() starts.
+// initialised (.preinit_array, which only a program can have). It cannot make the environment
+// longer at that time, so the variable takes the place of one that no library reads, until main()
+// starts.
 #include "cli/openmp_waits.h"
 
 #include <unistd.h>

@@ -12,8 +12,8 @@ namespace remcaps::cli {
 
 class Workers {
  public:
-  /// Starts `command` `count` times. What worker k prints goes to <logs>/<name>-<k>.log. The workers
-  /// have a process group of their own: a Ctrl-C is for this process, which passes it on.
+  /// Starts `command` `count` times. What worker k prints goes to <logs>/<name>-<k>.log. The
+  /// workers have a process group of their own: a Ctrl-C is for this process, which passes it on.
   Workers(const std::vector<std::string>& command, int64_t count, const std::filesystem::path& logs,
           const std::string& name);
   /// Those that still run are asked to end, and waited for.
@@ -21,8 +21,8 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Whether one of them runs. Says on stderr which ended by a signal or with another exit code than
-  /// 0 (everything was made) and 1 (some runs could not be made), unless signal() was called.
+  /// Whether one of them runs. Says on stderr which ended by a signal or with another exit code
+  /// than 0 (everything was made) and 1 (some runs could not be made), unless signal() was called.
   bool running();
   void signal(int number);
 

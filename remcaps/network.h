@@ -77,9 +77,9 @@ class Network {
 
   /// Reads a PNG or JPEG file of any size as the network's input, float32 [1, C, H, W].
   ///
-  /// The picture is stretched to the input's size. It becomes grey if the network takes grey images.
-  /// `invert` makes the negative: use it for a dark digit on white paper and a network trained on
-  /// MNIST, whose digits are white on black.
+  /// The picture is stretched to the input's size. It becomes grey if the network takes grey
+  /// images. `invert` makes the negative: use it for a dark digit on white paper and a network
+  /// trained on MNIST, whose digits are white on black.
   torch::Tensor read(const std::filesystem::path& picture, bool invert = false) const;
 
   /// Turns pixels, uint8 [B, C, H, W], into the network's input: resized, cropped and normalised as

@@ -4,8 +4,8 @@
 /// - Network loads a trained network, classifies images and explains its answers.
 /// - train() trains a recipe.
 /// - StackedCapsNet and CapsNet are the base classes of networks of your own.
-/// - register_network(), register_routing() and register_pruner() add your own parts under names that
-///   recipes use.
+/// - register_network(), register_routing() and register_pruner() add your own parts under names
+///   that recipes use.
 /// - run_program() gives a program of yours all commands of `remcaps`.
 ///
 /// docs/api.md says which parts are stable.

@@ -26,7 +26,8 @@ struct TrainingResult {
   double sparsity = 0;            ///< share of pruned weights
 };
 
-/// Trains a recipe: load_recipe() reads one, or fill in a Recipe of your own. Progress goes to stderr.
+/// Trains a recipe: load_recipe() reads one, or fill in a Recipe of your own. Progress goes to
+/// stderr.
 ///
 /// @throws Interrupted  after SIGINT or SIGTERM; the state is saved.
 /// @throws Error        if the data are missing, or a loss is not finite.

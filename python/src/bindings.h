@@ -31,8 +31,8 @@ void bind_parse_trees(py::module_& module);
 void bind_pruner(py::module_& module);
 void bind_training(py::module_& module);
 
-/// The enumerator whose name is `value`; `names` are in the order of the enum. UsageError suggests the
-/// nearest name.
+/// The enumerator whose name is `value`; `names` are in the order of the enum. UsageError suggests
+/// the nearest name.
 template <typename Enum>
 Enum choice(const char* option, const std::string& value, const std::vector<std::string>& names) {
   const auto found = std::find(names.begin(), names.end(), value);

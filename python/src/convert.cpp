@@ -7,8 +7,8 @@
 namespace remcaps::python {
 namespace {
 
-// Writes `tensors`, read from `source`, as the weights of a recipe's network. Published layouts agree
-// with ours up to a reshape.
+// Writes `tensors`, read from `source`, as the weights of a recipe's network. Published layouts
+// agree with ours up to a reshape.
 void save_network(const std::string& out, const std::string& source, const std::string& name,
                   const std::vector<std::string>& overrides, TensorMap tensors) {
   Recipe recipe = load_recipe(name, overrides);

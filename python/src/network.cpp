@@ -144,7 +144,8 @@ class Network {
   const LoadedRun& run_;  // of network_
 };
 
-// The numbers of a split as JSON, with the keys of `remcaps eval --json` and `remcaps entropy --json`.
+// The numbers of a split as JSON, with the keys of `remcaps eval --json` and `remcaps entropy
+// --json`.
 std::string measure(const Network& network, const std::string& split, const std::string& data,
                     const Levels& levels, int64_t batch, bool trees) {
   const LoadedRun& run = network.run();

@@ -8,8 +8,8 @@ namespace {
 
 using NamedParameters = std::vector<std::pair<std::string, Tensor>>;
 
-// A layer is prunable if it owns a weight: a tensor of two or more dimensions that is no bias. Norms
-// have none.
+// A layer is prunable if it owns a weight: a tensor of two or more dimensions that is no bias.
+// Norms have none.
 PrunableNetwork network_of(const NamedParameters& parameters) {
   PrunableNetwork network;
   network.name = "the model";

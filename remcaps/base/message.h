@@ -13,8 +13,8 @@ namespace remcaps {
 /// that are not UTF-8 are written as \n or \x1b. Names that come from files may hold anything.
 std::string printable(std::string_view text);
 
-/// From now on nothing is written to stderr, or everything again. Of many processes that do the same,
-/// one speaks.
+/// Stops all messages of this process, or lets them through again. If several processes do the same
+/// work, only one of them should write.
 void mute_messages(bool mute) noexcept;
 
 /// Writes to stderr. Nothing happens if that fails: the terminal may be gone.

@@ -1,4 +1,5 @@
-// Loops on several threads. Code compiled with REMCAPS_ONE_THREAD has one, and needs no thread_pool.
+// Loops on several threads. Code compiled with REMCAPS_ONE_THREAD has one, and needs no
+// thread_pool.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +9,12 @@
 
 namespace remcaps {
 
-/// How many threads parallel work started here is divided over; 1 inside such work.
+/// The number of threads that parallel work of the calling thread is divided over. Inside such work
+/// it is 1.
 int thread_count();
 
-/// From now on, where there is no ThreadLimit, `source` says how many. libtorch's number is then
-/// that of the kernels, too.
+/// From now on `source` gives this number wherever there is no ThreadLimit. A program with libtorch
+/// passes libtorch's number.
 void follow_thread_count(int (*source)());
 
 namespace detail {
@@ -46,8 +48,9 @@ class TaskQueue {
   std::atomic<int64_t> next_ = 0;
 };
 
-/// work(first, last) on pieces of begin..end, of at least `grain` each (but for the last): a few per
-/// thread, so that a slow thread takes fewer.
+/// Calls work(first, last) for pieces of begin..end, on several threads. Every piece except the
+/// last has at least `grain` elements. There are a few pieces per thread, so that a slow thread
+/// takes fewer.
 template <typename Work>
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const Work& work) {
   constexpr int64_t kPiecesPerThread = 4;

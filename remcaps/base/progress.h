@@ -37,8 +37,8 @@ class Progress {
   bool visible_ = false;
 };
 
-/// The text of a progress bar, at most `columns` wide. If it would be wider, the bar becomes shorter,
-/// then the label loses its beginning ("...capsnet-rem").
+/// The text of a progress bar, at most `columns` wide. If it would be wider, the bar becomes
+/// shorter, then the label loses its beginning ("...capsnet-rem").
 std::string progress_line(const std::string& label, double share, const std::string& note,
                           const std::string& left, size_t columns);
 

@@ -40,7 +40,8 @@ struct NumberRange {
   bool operator==(const NumberRange&) const = default;
 };
 
-/// Reads "3,7,10..14": numbers from 0 on, and ranges of them. Nothing if it is anything else.
+/// Reads "3,7,10..14": numbers from 0 on, and ranges of them. Nothing if the text is something
+/// else.
 std::optional<std::vector<NumberRange>> parse_ranges(std::string_view text);
 
 }  // namespace remcaps

@@ -12,8 +12,8 @@ namespace remcaps {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-// Tens of microseconds: as long as the pause between two loops of a network, and as long as it takes
-// to wake a thread that sleeps.
+// Tens of microseconds: as long as the pause between two loops of a network, and as long as it
+// takes to wake a thread that sleeps.
 constexpr int kPolls = 2000;
 
 thread_local bool inside = false;

@@ -1,8 +1,8 @@
 // The threads behind parallel.h.
 //
 // A thread that has nothing to do polls for tens of microseconds and then sleeps. The caller takes
-// part in its own work: if all threads are busy, or the cores belong to other processes, it does all
-// of it and waits for nobody who has not started.
+// part in its own work: if all threads are busy, or the cores belong to other processes, it does
+// all of it and waits for nobody who has not started.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@ class ThreadPool {
   /// The pool of the process. It is never destroyed: its threads sleep until the process ends.
   static ThreadPool& instance();
 
-  /// work(context, share) for each share < shares, on the caller and up to shares - 1 other threads.
-  /// Returns when all are done. Throws the first exception that one of them threw. Several threads
-  /// may call it at a time.
+  /// work(context, share) for each share < shares, on the caller and up to shares - 1 other
+  /// threads. Returns when all are done. Throws the first exception that one of them threw. Several
+  /// threads may call it at a time.
   void run(int shares, void (*work)(void* context, int share), void* context);
 
   /// Whether the calling thread is inside run().

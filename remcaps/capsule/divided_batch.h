@@ -7,8 +7,8 @@
 
 namespace remcaps {
 
-/// While it exists, each process of the group trains on its share of a batch of `images`. Null: on a
-/// batch of its own. The backward pass of a forward pass under it is a collective operation too.
+/// While it exists, each process of the group trains on its share of a batch of `images`. Null: on
+/// a batch of its own. The backward pass of a forward pass under it is a collective operation too.
 class DividedBatch {
  public:
   DividedBatch(ProcessGroup* group, int64_t images);

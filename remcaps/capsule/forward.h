@@ -13,8 +13,8 @@ namespace remcaps {
 
 using torch::Tensor;
 
-/// The pixels of a network's input that each place of a map sees. Along one axis, place n of the map
-/// sees `size` pixels around the centre `first + n * step`; pixels are counted from 0, at their
+/// The pixels of a network's input that each place of a map sees. Along one axis, place n of the
+/// map sees `size` pixels around the centre `first + n * step`; pixels are counted from 0, at their
 /// middle. The zeros of a padding count as pixels outside the image.
 struct ReceptiveField {
   struct Axis {

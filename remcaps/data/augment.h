@@ -34,10 +34,10 @@ torch::Tensor augment_draws(const AugmentOptions& options, uint64_t seed, uint64
 /// another number of channels).
 void check_augment(const AugmentOptions& options, const std::vector<int64_t>& image);
 
-/// Whether evaluation does no more to an image than to normalise its channels.
+/// Whether evaluation only normalises an image's channels.
 bool only_normalizes(const AugmentOptions& options);
 
-/// Whether training does no more to an image than to shift it, flip it and normalise its channels.
+/// Whether training only shifts, flips and normalises images.
 bool only_moves_pixels(const AugmentOptions& options);
 
 /// What training changes at random, for people: "shift 2, flip". Empty: nothing.
@@ -47,7 +47,7 @@ std::string training_changes(const AugmentOptions& options);
 std::vector<int64_t> augmented_shape(const AugmentOptions& options,
                                      const std::vector<int64_t>& image);
 
-/// Pad and resize: the part that is the same for an image every time, bytes to bytes.
+/// Pads and resizes: the part that never changes for an image. Bytes to bytes.
 torch::Tensor pad_and_resize(const torch::Tensor& bytes, const AugmentOptions& options);
 
 /// The part that follows, in evaluation: centre crop and normalisation. uint8 [B, C, H, W] to

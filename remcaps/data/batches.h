@@ -13,7 +13,7 @@ struct Batch {
   torch::Tensor indices;  ///< int64 [B], place of each image in its data set, on the device
   // Where the batch is a process's share of a larger one (BatchSource::take_share()):
   int64_t whole = 0;  ///< images of the whole batch
-  /// What its mean counts in the sum over the processes that is the whole batch's mean.
+  /// The weight of its mean: the sum over the processes is then the mean of the whole batch.
   double weight = 1;
 };
 

@@ -86,9 +86,9 @@ struct DatasetOptions {
 };
 void bind(ConfigSection& section, DatasetOptions& options);
 
-/// Reads a data set from `data_root` (or options.folder) and splits it. If `remcaps data prepare` has
-/// written a file, that one is read. Error: one line that names the file,
-/// what was found and what was expected.
+/// Reads a data set from `data_root` (or options.folder) and splits it. If `remcaps data prepare`
+/// has written a file, that one is read. Error: one line that names the file, what was found and
+/// what was expected.
 DataSplits load_dataset(const DatasetOptions& options, const std::filesystem::path& data_root);
 
 /// --data, else $REMCAPS_DATA, else ~/.cache/remcaps.

@@ -77,8 +77,8 @@ struct DatasetDescriptor {
   std::string based_on = "";
 
   std::vector<PublishedFile> files = {};
-  /// Every true copy has these very bytes. If false, another checksum is a note, not an error (a
-  /// MAT file, for example, may have been written again).
+  /// Whether every correct copy has exactly these bytes. If not, another checksum is a note and not
+  /// an error (a MAT file, for example, may have been written again).
   bool exact = false;
   std::vector<Provider> providers = {};  ///< tried in order; empty: fetched by hand
   std::string by_hand = "";              ///< where to get it and where to put it
@@ -89,7 +89,8 @@ struct DatasetDescriptor {
   int64_t object_side = 0;
   bool on_black = false;        ///< all pixels outside the object are black
   AugmentOptions augment = {};  ///< published augmentation and normalisation
-  /// Training images that validate, if the training set is complete; 0, or else: a tenth.
+  /// The number of training images that validate if the training set is complete. If it is not, or
+  /// if this is 0, a tenth validates.
   int64_t validation_images = 0;
   std::string validation_alias = "";  ///< a further name of the validation split
   std::vector<ViewProtocol> protocols = {};

@@ -14,11 +14,11 @@ bool can_download();
 constexpr int64_t kMostDownloaded = int64_t{4} << 30;
 
 /// Downloads `url` to `target`. The bytes gather in `target`.part. If a transfer breaks off, it is
-/// resumed: a few times now, as long as bytes arrive, else by the next call. It starts again from the
-/// beginning if the server's file has changed, or if nothing tells whether it has. The file gets its
-/// name only when it is complete and has the checksum `sha256` (empty: not checked). A .part with a
-/// wrong checksum is removed, and so is one of more than `most` bytes. Certificates are checked, and
-/// redirects lead to HTTP(S) only.
+/// resumed: a few times now, as long as bytes arrive, else by the next call. It starts again from
+/// the beginning if the server's file has changed, or if nothing tells whether it has. The file
+/// gets its name only when it is complete and has the checksum `sha256` (empty: not checked). A
+/// .part with a wrong checksum is removed, and so is one of more than `most` bytes. Certificates
+/// are checked, and redirects lead to HTTP(S) only.
 ///
 /// Error names the address, what was found and what was expected.
 void download_file(const std::string& url, const std::filesystem::path& target,

@@ -96,8 +96,8 @@ struct EvaluationSums {
 /// time, because one does not fill a GPU.
 class EvaluationPass {
  public:
-  /// Uses the options batch, margin, reconstruction, bf16, kernels and group. Without `record`, or if
-  /// recording is not possible, a pass is a call of evaluate(). The network and the images must
+  /// Uses the options batch, margin, reconstruction, bf16, kernels and group. Without `record`, or
+  /// if recording is not possible, a pass is a call of evaluate(). The network and the images must
   /// outlive it.
   EvaluationPass(CapsNet& model, const BatchSource& source, const EvaluateOptions& options,
                  bool record);

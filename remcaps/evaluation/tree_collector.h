@@ -14,8 +14,8 @@ namespace remcaps {
 /// The couplings c_{:,j} to the class j of each image: [B, I, J] and int64 [B] -> [B, I].
 Tensor couplings_to(const Tensor& coupling, const Tensor& classes);
 
-/// Counts the key of each row of `couplings` [B, N] in the class of that row. `classes` is int64 [B]
-/// on the CPU, contiguous.
+/// Counts the key of each row of `couplings` [B, N] in the class of that row. `classes` is int64
+/// [B] on the CPU, contiguous.
 void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& quantizer,
               const Tensor& classes);
 
@@ -31,16 +31,16 @@ class TreeCollector {
   TreeCollector(const CapsNet& model, std::vector<std::optional<Quantizer>> quantizers,
                 LastLayer last_layer = LastLayer::kRequired);
 
-  /// A forward pass with traces and these quantizers. labels: int64 [B]. If it has contributions, the
-  /// report has effective parts: of the capsules of the first layer that everything above leads from
-  /// to the classes.
+  /// Adds a forward pass with traces and these quantizers. labels: int64 [B]. If the pass has
+  /// contributions, the report has effective parts. They are counted at the children of
+  /// first_chained_layer() (capsule/backtrack.h).
   void add(const Forward& quantized, const Tensor& labels);
 
   /// The same images without quantizers, for the T- and D-score. Optional.
   void add_unquantized(const Forward& plain);
 
-  /// Adds what the other processes have collected. Process r of n must have been given the batches r,
-  /// r + n, r + 2n and so on. The reports of all become that of one process, bit for bit.
+  /// Adds what the other processes have collected. Process r of n must have been given the batches
+  /// r, r + n, r + 2n and so on. The reports of all become that of one process, bit for bit.
   void merge(ProcessGroup& group);
 
   /// `frequent`: how many trees of each class to list.

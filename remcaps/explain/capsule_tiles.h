@@ -33,8 +33,8 @@ int64_t tiles_per_row(const CapsuleGrid& grid);
 /// The side of a cell's square, as a part of the cell: never too small to be seen.
 double cell_side(double activation, double largest_activation);
 
-/// Fills left..right from `top` down, grid below grid. If some capsules have no place, the places of
-/// the others are not used either.
+/// Fills left..right from `top` down, grid below grid. If some capsules have no place, the places
+/// of the others are not used either.
 CapsuleTiles lay_out_tiles(int64_t capsules, std::vector<CapsuleGrid> grids, double left,
                            double right, double top);
 

@@ -19,13 +19,13 @@ struct PastedImages {
   torch::Tensor masks;  ///< uint8 [N, side, side], 1 on the object
 };
 
-/// Where the objects of images on black are, bool [N, H, W]: all pixels that are not black, with holes
-/// filled. uint8 [N, C, H, W].
+/// Where the objects of images on black are, bool [N, H, W]: all pixels that are not black, with
+/// holes filled. uint8 [N, C, H, W].
 torch::Tensor object_masks(const torch::Tensor& images);
 
-/// Pastes each object (all pixels that are not black, with holes filled) at a random place of a canvas
-/// with square fragments of other images of the set. Fragments have the same textures as objects, so
-/// only the whole object shows the class. The same options give the same images.
+/// Pastes each object (all pixels that are not black, with holes filled) at a random place of a
+/// canvas with square fragments of other images of the set. Fragments have the same textures as
+/// objects, so only the whole object shows the class. The same options give the same images.
 PastedImages paste_on_clutter(const Dataset& objects, const PasteOptions& options);
 
 /// Pastes a data set's training and test images and writes `file`, which recipes read as

@@ -25,12 +25,11 @@ Picture to_picture(const torch::Tensor& bytes);
 /// differences are of interest. A map that varies by less than 2 % stays dark.
 Picture heat_picture(const torch::Tensor& map);
 
-/// The map over the greyed picture, both of one size: the stronger the saliency, the less of the
-/// picture is seen.
+/// The map over the greyed picture. Both have the same size. A strong saliency hides the picture.
 Picture overlay(const Picture& picture, const torch::Tensor& map);
 
-/// A map [H, W] of signed numbers: the more for, the more orange to yellow; the more against, the
-/// more blue; 0 is dark. Both by one scale, that of the largest number.
+/// A map [H, W] of signed numbers as a picture. Positive numbers are orange to yellow, negative
+/// ones are blue, 0 is dark. Both use one scale, which the largest number sets.
 Picture balance_picture(const torch::Tensor& map);
 
 /// Such a map over the greyed picture; 0 leaves the picture as it is.

@@ -12,9 +12,9 @@ namespace remcaps {
 
 /// How a value of each capsule becomes a map of pixels.
 enum class Placement {
-  /// Each capsule's value is spread over the pixels it sees (CapsuleGrid::field), by a Gaussian with
-  /// a quarter of the field's size as its deviation. The sum of the pixels is that of the values.
-  /// Grids without a known field are stretched.
+  /// Each capsule's value is spread over the pixels it sees (CapsuleGrid::field), by a Gaussian
+  /// with a quarter of the field's size as its deviation. The sum of the pixels is the sum of the
+  /// values. Grids without a known field are stretched.
   kReceptiveFields,
   /// The mean over the types of each place, stretched bilinearly over the image (paper, 3.3). The
   /// grid's corners then lie on the image's corners, which a network without padding does not see
@@ -23,8 +23,8 @@ enum class Placement {
 };
 
 /// values [B, I] -> [B, H, W]. If there are several grids (DeepCaps has two), their maps are added;
-/// stretched ones are averaged with their numbers of types as weights, so that the value of a pixel is
-/// the mean over all capsules at that place.
+/// stretched ones are averaged with their numbers of types as weights, so that the value of a pixel
+/// is the mean over all capsules at that place.
 Tensor place_on_image(const Tensor& values, const std::vector<CapsuleGrid>& grids, ImageShape input,
                       Placement placement);
 
@@ -34,8 +34,8 @@ struct EvidenceMap {
   Evidence evidence;          ///< of these children
   Tensor positive, negative;  ///< the two kinds of contributions, both maps nonnegative, [B, H, W]
 
-  /// positive - negative. Placed by receptive fields it adds up to the evidence, without the biases'
-  /// part.
+  /// positive - negative. Placed by receptive fields it adds up to the evidence, without the
+  /// biases' part.
   Tensor net() const { return positive - negative; }
 };
 EvidenceMap evidence_map(const std::vector<RoutingTrace>& routings, size_t layer,
@@ -52,8 +52,8 @@ struct Saliency {
 /// Whether a layer's children have a place in the image: a grid of more than one cell.
 bool has_place(const RoutingTrace& trace);
 
-/// The routing layer that saliency is computed at: the named one, or the last one whose children have
-/// a place (the paper's L - 1 if they have one). Error if there is none.
+/// The routing layer that saliency is computed at: the named one, or the last one whose children
+/// have a place (the paper's L - 1 if they have one). Error if there is none.
 size_t saliency_layer(const std::vector<RoutingTrace>& routings, const std::string& network,
                       const std::string& layer = "");
 

@@ -1,4 +1,5 @@
-// Parse trees drawn as SVG: nodes coloured by activation, edges by coupling or share of the evidence.
+// Parse trees drawn as SVG: nodes coloured by activation, edges by coupling or share of the
+// evidence.
 #pragma once
 
 #include <string>
@@ -23,8 +24,8 @@ struct TreeDrawing {
 /// Classes on top, primary capsules at the bottom. Capsules outside the tree are faint.
 ///
 /// A layer of more than kMostNodesPerLayer capsules is drawn as tiles, one for each capsule type,
-/// with a cell for each capsule that an edge starts from; layers below it are left out. Error if there
-/// are more classes than that.
+/// with a cell for each capsule that an edge starts from; layers below it are left out. Error if
+/// there are more classes than that.
 Svg draw_tree(const ParseTree& tree, const TreeDrawing& drawing);
 
 }  // namespace remcaps

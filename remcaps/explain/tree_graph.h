@@ -11,14 +11,15 @@
 
 namespace remcaps {
 
-/// The fully connected layers at the top of a network, for one image or as a mean over images. Layer
-/// 0 holds the children of the first of these routing layers, the last layer the class capsules.
+/// The fully connected layers at the top of a network, for one image or as a mean over images.
+/// Layer 0 holds the children of the first of these routing layers, the last layer the class
+/// capsules.
 struct CapsuleLayers {
   std::vector<std::string> names;   ///< "primary", then the routing layers' own names
   std::vector<Tensor> activations;  ///< ||u||, [n_l] each, on the CPU
   std::vector<Tensor> couplings;    ///< c between layers l and l + 1, [n_l, n_(l+1)] each, CPU
-  /// Which part of the evidence for its parent each child contributes, of the couplings' shapes; may
-  /// be negative. Empty if the forward pass kept no contributions, and for a mean over images.
+  /// Which part of the evidence for its parent each child contributes, of the couplings' shapes;
+  /// may be negative. Empty if the forward pass kept no contributions, and for a mean over images.
   std::vector<Tensor> shares;
   /// Of each layer but the last; empty for capsules that lie on no map.
   std::vector<std::vector<CapsuleGrid>> grids;
@@ -71,8 +72,8 @@ struct ParseTree {
   std::vector<std::string> names;               ///< of the layers
   std::vector<std::vector<TreeNode>> layers;    ///< first layer first
   std::vector<std::vector<CapsuleGrid>> grids;  ///< of each layer but the last, if it has any
-  /// Of the connections into layer l; [0] is unused, and so are all if contributions that carry half
-  /// are shown.
+  /// Of the connections into layer l; [0] is unused, and so are all if contributions that carry
+  /// half are shown.
   std::vector<double> thresholds;
   std::vector<int64_t> roots;   ///< class capsules it was backtracked from
   std::vector<TreeEdge> edges;  ///< from the roots downwards
@@ -85,8 +86,8 @@ struct ParseTree {
 };
 
 /// Goes back from the roots. A connection from capsule j to a capsule that was reached is part of
-/// the tree if its coupling counts and deg^-(j) >= 1. The capsules of the first layer are leaves and
-/// need no in-degree.
+/// the tree if its coupling counts and deg^-(j) >= 1. The capsules of the first layer are leaves
+/// and need no in-degree.
 ParseTree parse_tree(const CapsuleLayers& layers, const std::vector<int64_t>& roots,
                      const TreeOptions& options = {});
 

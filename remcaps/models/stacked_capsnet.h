@@ -34,8 +34,8 @@ class StackedCapsNet : public CapsNet {
   /// gets its request from the recorder and records its trace there.
   virtual Tensor children(const Tensor& images, RoutingRecorder& recorder) = 0;
 
-  /// Adds the nodes of children() to a graph and returns the name of the result. Empty: the backbone
-  /// cannot be described.
+  /// Adds the nodes of children() to a graph and returns the name of the result. Empty: the
+  /// backbone cannot be described.
   virtual std::string describe_children(NetworkGraph& graph) const;
 
   /// Adds a convolution under one name: registered, planned and prunable.

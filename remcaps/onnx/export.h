@@ -7,10 +7,10 @@
 
 namespace remcaps {
 
-/// Reads what `remcaps export` writes and writes it as ONNX, atomically, after libonnx's checker and
-/// shape inference have accepted it. Couplings are rounded to `levels`: one number for every routing
-/// layer that the network quantizes, or one per routing layer (0: not rounded). Empty: none is
-/// rounded.
+/// Reads what `remcaps export` writes and writes it as ONNX, atomically, after libonnx's checker
+/// and shape inference have accepted it. Couplings are rounded to `levels`: one number for every
+/// routing layer that the network quantizes, or one per routing layer (0: not rounded). Empty: none
+/// is rounded.
 void write_onnx(const std::filesystem::path& network, const std::filesystem::path& out,
                 const std::vector<int64_t>& levels);
 

@@ -14,7 +14,7 @@ torch::Tensor add_channel_bias(const torch::Tensor& map, const torch::Tensor& bi
 /// The sum of a gradient [B, C, h, w] over all but its channels, float32; not differentiable.
 torch::Tensor channel_sums(const torch::Tensor& gradient);
 
-/// The gradient in front of a ReLU whose result was `out`, and the sum of that gradient over the
+/// The gradient of a ReLU's input, given its result `out`, and the sum of that gradient over the
 /// rows, float32. Both arguments are dense [rows, channels]; not differentiable.
 std::pair<torch::Tensor, torch::Tensor> relu_gradient(const torch::Tensor& out,
                                                       const torch::Tensor& gradient);

@@ -92,7 +92,7 @@ torch::Tensor convolution(const torch::Tensor& map, const ConvolutionLayer& laye
 torch::Tensor convolution_by(ConvolutionPath path, const torch::Tensor& map,
                              const ConvolutionLayer& layer);
 
-/// In which packed forms a trained layer should keep its weight. Both, if one is faster for a
+/// The packed forms in which a trained layer should keep its weight: both if one is faster for a
 /// single image and the other for many.
 struct PackedForms {
   bool filters = false, sparse = false;

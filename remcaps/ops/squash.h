@@ -1,5 +1,5 @@
-// Squashing: turns a pre-activation into a pose whose length is a probability. Plain tensor code, and
-// fused kernels for the maps of convolutions.
+// Squashing: turns a pre-activation into a pose whose length is a probability. Plain tensor code,
+// and fused kernels for the maps of convolutions.
 #pragma once
 
 #include <torch/types.h>
@@ -18,14 +18,15 @@ using torch::Tensor;
 Tensor squash(const Tensor& preactivation, at::IntArrayRef dims = -1, double epsilon = 1e-6);
 
 /// The exponential form of Efficient-CapsNet: v = (1 - exp(-n)) · s / n, n = sqrt(n² + epsilon).
-/// Published as (1 - 1/(e^n + 1e-20)) · s/(n + 1e-20). In float32 that epsilon is lost: the gradient
-/// at s = 0 is 0/0, and a dead capsule turns the whole network into NaN. With the epsilon inside
-/// the root, v approaches s smoothly there; elsewhere the two differ only by the rounding of n².
+/// Published as (1 - 1/(e^n + 1e-20)) · s/(n + 1e-20). In float32 that epsilon is lost: the
+/// gradient at s = 0 is 0/0, and a dead capsule turns the whole network into NaN. With the epsilon
+/// inside the root, v approaches s smoothly there; elsewhere the two differ only by the rounding of
+/// n².
 Tensor squash_exponential(const Tensor& preactivation, at::IntArrayRef dims = -1,
                           double epsilon = 1e-7);
 
-/// sqrt(sum of x² over `dim` + epsilon): a length that has a gradient at 0. With epsilon 0 it is the
-/// plain L2 norm (autograd takes 0 as its gradient at 0).
+/// sqrt(sum of x² over `dim` + epsilon): a length that has a gradient at 0. With epsilon 0 it is
+/// the plain L2 norm (autograd takes 0 as its gradient at 0).
 Tensor safe_norm(const Tensor& poses, int64_t dim = -1, double epsilon = 0.0);
 
 /// Which of the two forms a layer uses, and its epsilon.

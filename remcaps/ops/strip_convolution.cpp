@@ -178,8 +178,8 @@ Tensor map_gradient(const ConvolutionShape& shape, const Tensor& filters, const 
                    gradient.options().memory_format(torch::MemoryFormat::ChannelsLast));
   for (int64_t phase = 0; phase < shape.stride_y; ++phase) {
     const int64_t taps = taps_of(shape, phase), strips = strips_of(shape, phase);
-    // Strip i is the sum over taps q of gradient row i - q times tap q. These rows are neighbours in
-    // `spread`, with zeros for missing rows; the next strip begins one row earlier.
+    // Strip i is the sum over taps q of gradient row i - q times tap q. These rows are neighbours
+    // in `spread`, with zeros for missing rows; the next strip begins one row earlier.
     const Tensor runs = spread.as_strided({strips, shape.batch * places, taps * count},
                                           {count, spread.size(1), 1}, (most_taps - taps) * count);
     const Tensor matrix = filters[phase].narrow(0, 0, taps).view({1, taps * count, length});

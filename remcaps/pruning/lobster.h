@@ -17,10 +17,10 @@ struct LobsterOptions {
   double plateau = 0.01;
   /// The search may raise the validation loss by this share. (TWT in the paper.)
   double tolerance = 0;
-  /// No search while validation accuracy is not above this.
+  /// Search only if validation accuracy is above this.
   double min_accuracy = 0;
-  /// No search until validation accuracy has come this share of the way from chance to 1. Chance is
-  /// the accuracy of always naming the most frequent class. 0: do not wait.
+  /// Search only after validation accuracy has come this share of the way from chance to 1. Chance
+  /// is the accuracy of always naming the most frequent class. 0: do not wait.
   double above_chance = 0;
   int64_t begin = 0;  ///< first epoch that is followed by a search
   int64_t end = -1;   ///< last epoch that is followed by a search; -1: no end

@@ -26,8 +26,8 @@ struct PrunableNetwork {
   std::string name;                          ///< for messages
   std::vector<NamedTensor> parameters;       ///< frozen ones included
   std::vector<std::string> prunable_layers;  ///< patterns, as in PruningScope::layers
-  /// Patterns of the parameters whose magnitudes a threshold search starts from. Published: "weight"
-  /// is part of the name.
+  /// Patterns of the parameters whose magnitudes a threshold search starts from. Published:
+  /// "weight" is part of the name.
   std::vector<std::string> searched = {"*weight*"};
 };
 

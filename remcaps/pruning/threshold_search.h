@@ -14,8 +14,8 @@ struct MagnitudeRange {
   double low = 0, mean = 0, high = 0;
 };
 
-/// As published: over every parameter of the network that `searched` selects (batch norms, frozen and
-/// decoder weights included), with the zeros of earlier searches.
+/// As published, it covers every parameter of the network that `searched` selects (batch norms,
+/// frozen and decoder weights included) and the zeros of earlier searches.
 MagnitudeRange magnitude_range(const PrunableNetwork& network);
 
 struct SearchOptions {

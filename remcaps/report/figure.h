@@ -19,8 +19,8 @@ struct FigureOptions : RunSelection {
   std::vector<NumberRange> images;
   std::vector<int64_t> levels;  ///< "levels": the K to try; empty: 2 to 31
   std::string layer;            ///< saliency: routing layer to look at; empty: the last with a grid
-  /// Which connections are part of a tree; its `of` also chooses saliency maps: the paper's couplings
-  /// x activations, or contributions.
+  /// Which connections are part of a tree; its `of` also chooses saliency maps: the paper's
+  /// couplings x activations, or contributions.
   TreeOptions tree;
   Placement placement = Placement::kReceptiveFields;  ///< saliency
   double range = 0.25;  ///< "perturbations": how far each pose dimension is moved

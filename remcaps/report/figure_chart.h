@@ -52,8 +52,8 @@ std::string palette(size_t n);
 /// apart.
 std::vector<double> nice_ticks(double low, double high, int count = 5, double least_step = 0);
 
-/// Drawings of equal width in columns, under a common title that fits and, if `legend` is given, the
-/// legend of that chart.
+/// Drawings of equal width in columns, under a common title that fits and, if `legend` is given,
+/// the legend of that chart.
 Svg arrange(const std::vector<Svg>& drawings, size_t columns, const std::string& title,
             const std::string& subtitle = "", const Chart* legend = nullptr);
 

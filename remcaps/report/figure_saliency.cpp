@@ -13,7 +13,8 @@ namespace remcaps {
 
 namespace {
 
-// A map of each image and its values by place: contributions, or the paper's couplings x activations.
+// A map of each image and its values by place: contributions, or the paper's couplings x
+// activations.
 struct ShownMap {
   Tensor map;                 // [B, H, W]; what is for the class and against it, or nonnegative
   std::vector<Tensor> cells;  // [B, M, N] of each grid

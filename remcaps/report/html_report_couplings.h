@@ -11,9 +11,9 @@
 
 namespace remcaps {
 
-/// Codes of one byte for couplings. Each level of the quantizer has the same number of codes, spread
-/// over its interval: the levels a network was measured with are exact, and those of any other K are
-/// off by at most half a code.
+/// Codes of one byte for couplings. Each level of the quantizer has the same number of codes,
+/// spread over its interval: the levels a network was measured with are exact, and those of any
+/// other K are off by at most half a code.
 class CouplingCodes {
  public:
   /// Without a quantizer, or if it has more than 256 levels: 256 steps of [0, 1].
@@ -33,7 +33,8 @@ class CouplingCodes {
   std::vector<double> decode_;
 };
 
-/// Collects the explorer's data of a run. For each batch, add the quantized pass, then the plain one.
+/// Collects the explorer's data of a run. For each batch, add the quantized pass, then the plain
+/// one.
 class ExplorerData {
  public:
   ExplorerData(std::vector<std::optional<Quantizer>> quantizers, int64_t samples);
@@ -46,9 +47,10 @@ class ExplorerData {
                      ImageShape input);
   void add_plain(const Forward& forward, const Tensor& rows);
 
-  /// The schema's Explorer, in at most `budget` bytes of the file, the classes' activations included.
-  /// Contributions come first, if they fit into half of it, and then the couplings of the last layer:
-  /// all columns if they fit, else the predicted class's column. Then come the layers below, or saliency maps if no kept layer has a place.
+  /// The schema's Explorer, in at most `budget` bytes of the file, the classes' activations
+  /// included. Contributions come first, if they fit into half of it. Then come the couplings of
+  /// the last layer: all columns if they fit, else the predicted class's column. Then come the
+  /// layers below, or saliency maps if no kept layer has a place.
   nlohmann::json to_json(PageBlobs& blobs, size_t budget) const;
 
  private:

@@ -36,8 +36,9 @@ ModelExport export_again(LoadedRun& run, const std::filesystem::path& out, bool 
 bool has_card(const std::filesystem::path& weights);
 
 /// The graph of a network with compressed weights. Nothing if the runtime's answer for an image is
-/// not the network's: a network may have inherited the graph of a built-in one and compute something
-/// else. `out` is the file that will be written; a trial file is made beside it and removed.
+/// not the network's: a network may have inherited the graph of a built-in one and compute
+/// something else. `out` is the file that will be written; a trial file is made beside it and
+/// removed.
 std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
                                           const CompressedTensors& compressed,
                                           const std::filesystem::path& out);

@@ -23,8 +23,8 @@ std::string paper_text(const std::string& recipe, Metric metric) {
   return "";
 }
 
-// "converged at 344; cut at 300, 187": the epochs of runs that ended by their recipe's own rule, and
-// of those that a limit of epochs or minutes ended.
+// "converged at 344; cut at 300, 187": the epochs of runs that ended by their recipe's own rule,
+// and the epochs of runs that a limit of epochs or minutes ended.
 std::string ending(const std::vector<RunResult>& runs) {
   std::vector<int64_t> converged, cut;
   for (const RunResult& run : runs) {

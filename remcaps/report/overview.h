@@ -8,7 +8,8 @@
 namespace remcaps {
 
 /// One line per experiment with a recipe of the paper's tables. Accuracies and entropies are those
-/// with quantized couplings on the test set. `format` is text, markdown or csv; UsageError otherwise.
+/// with quantized couplings on the test set. `format` is text, markdown or csv; UsageError
+/// otherwise.
 std::string render_overview(const RunResults& results, const std::string& format);
 
 }  // namespace remcaps

@@ -1,4 +1,4 @@
-// The dictionaries of a page in which one draws: trees as the WebAssembly module will tell them.
+// The dictionaries of a page in which one draws: the trees that the WebAssembly module finds.
 #pragma once
 
 #include <torch/types.h>

@@ -57,8 +57,8 @@ struct PaperTable {
 /// In the paper's order, then tables of our own.
 const std::vector<PaperTable>& paper_tables();
 
-/// The tables of a YAML text. Error for unknown keys, for numbers that are none, and for rows that do
-/// not fit their columns; it begins with `source`.
+/// The tables of a YAML text. Error for unknown keys, for text in place of numbers, and for rows
+/// that do not fit their columns; the message begins with `source`.
 std::vector<PaperTable> read_paper_tables(const std::string& yaml, const std::string& source);
 
 /// paper_tables.yaml.

@@ -10,7 +10,7 @@ using OptionMap = std::map<std::string, std::string>;  ///< key -> value, as yam
 
 class RecipeChanges {
  public:
-  /// The options that differ from the recipe as it is now, without those that cannot change the
+  /// The options that differ from the present recipe, without options that cannot change the
   /// results. Empty if the program has no recipe of this name.
   OptionMap of(const std::string& recipe, const OptionMap& options);
 

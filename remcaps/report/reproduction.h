@@ -53,10 +53,10 @@ std::vector<PlannedRun> runs_of(const Reproduction& reproduction,
 /// weights.
 std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options);
 
-/// The changes of its recipe that a new run needs, its seed not among them.
+/// The changes of its recipe that a new run needs, without the seed.
 std::vector<std::string> overrides_of(const PlannedRun& run, const ReproduceOptions& options);
 
-/// Told what train_missing() does.
+/// Called by train_missing(), to tell what it does.
 struct SweepMessages {
   using Message = std::function<void(const PlannedRun&, const std::string&)>;
   Message on_start;    ///< with the time limit
@@ -64,13 +64,13 @@ struct SweepMessages {
   Message on_failure;  ///< with the error
 };
 
-/// Trains or resumes the runs of this process's share that are not finished, in order. The runs that
-/// are left share the rest of the budget equally. A run that fails (its data set is missing, for
-/// example) is reported and the next one starts; Interrupted is passed on.
+/// Trains or resumes the runs of this process's share that are not finished, in order. The runs
+/// that are left share the rest of the budget equally. A run that fails (its data set is missing,
+/// for example) is reported and the next one starts; Interrupted is passed on.
 ///
 /// Other processes may work on the same folder. A run that another process trains is skipped, and
-/// one that another could not train since this call began is not tried again. If this process has
-/// all runs, it then waits for the others' runs: it takes over those whose process dies, and returns
+/// one that another could not train since this call began is not tried again. A process without a
+/// share then waits for the runs of the others. It takes over a run whose process dies, and returns
 /// when nothing is left.
 void train_missing(std::vector<PlannedRun>& plan, const ReproduceOptions& options,
                    const SweepMessages& messages);

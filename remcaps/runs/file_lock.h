@@ -9,8 +9,8 @@
 namespace remcaps {
 
 /// An exclusive flock(2) on a file, which is removed when the lock is released. If the process is
-/// killed, the system releases the lock and the file stays: the next process takes it over. Over NFS
-/// this holds between machines too.
+/// killed, the system releases the lock and the file stays: the next process takes it over. Over
+/// NFS this holds between machines too.
 class FileLock {
  public:
   /// Creates the file if need be. Nothing if another process holds the lock.

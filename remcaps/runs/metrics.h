@@ -52,8 +52,8 @@ nlohmann::json read_metrics(const std::filesystem::path& file);
 struct TreeCurve {
   std::vector<double> epoch, sparsity, accuracy_quantized, entropy, keys;
 };
-/// From what read_metrics() gives, or from what to_json() gave. Error, which begins with `source`, if
-/// columns are missing or not as long as the others.
+/// From what read_metrics() gives, or from what to_json() gave. Error, which begins with `source`,
+/// if columns are missing or not as long as the others.
 TreeCurve tree_curve(const nlohmann::json& columns, const std::string& source);
 nlohmann::json to_json(const TreeCurve& curve);
 

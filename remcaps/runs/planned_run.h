@@ -25,8 +25,8 @@ struct PlannedRun {
 };
 
 /// The run of this seed: parent/seed-<n>, as `remcaps train` has it; or the folder beside it,
-/// seed-<n>-2 and so on, that has come further: a run that died before its first checkpoint keeps its
-/// name. `parent` is <runs>/<recipe>.
+/// seed-<n>-2 and so on, that has come further: a run that died before its first checkpoint keeps
+/// its name. `parent` is <runs>/<recipe>.
 PlannedRun find_run(const std::filesystem::path& parent, const std::string& recipe, int64_t seed);
 
 /// The state of the run in a folder. kMissing if it has no checkpoint and no process trains it.

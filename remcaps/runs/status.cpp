@@ -233,7 +233,8 @@ std::vector<RunStatus> find_statuses(const fs::path& folder) {
     const std::string recipe = key.first == "." ? "" : key.first;
     const RunStatus first = status_of((folder / key.first).lexically_normal(), recipe, key.second);
     result.push_back(first);
-    // Other runs of the same seed, in seed-42-2 and so on, if they have come as far as a checkpoint.
+    // Other runs of the same seed, in seed-42-2 and so on, if they have come as far as a
+    // checkpoint.
     std::sort(folders.begin(), folders.end());
     for (const fs::path& other : folders) {
       const PlannedRun run{recipe, key.second, other, state_of_run(other)};

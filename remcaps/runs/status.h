@@ -45,8 +45,8 @@ struct RunStatus {
 
 std::string state_name(RunStatus::State state);
 
-/// The runs in a folder and below, and those that a plan there lists and that are not begun, by
-/// recipe and seed.
+/// The runs in a folder and its sub-folders, and the runs of a plan there that have not begun.
+/// Sorted by recipe and seed.
 std::vector<RunStatus> find_statuses(const std::filesystem::path& folder);
 
 /// The state of a run that may not exist yet. `parent` is <runs>/<recipe>.

@@ -20,9 +20,9 @@ struct NetworkData {
 ///   windows have no padding or the constant is 0;
 /// - filters whose channel nobody reads, and with them the weights that read it;
 /// - types of capsules that cannot vote: their pose is always 0, or all of their matrices are.
-/// Lengths and poses are those of the original but for rounding. So are the couplings, and with them
-/// the parse trees: the routing layer has the number `children` and the word `kept` (below), and
-/// gives a capsule that was removed what it always had, a coupling of 1/J to each parent.
+/// Lengths, poses and couplings equal those of the original up to rounding, and so do the parse
+/// trees: the routing layer has the number `children` and the word `kept` (below), and gives a
+/// capsule that was removed what it always had, a coupling of 1/J to each parent.
 NetworkData compacted(NetworkData network);
 
 /// The word `kept` of a routing node as indices, "0-35,72-107" with both ends; ascending and below

@@ -9,15 +9,15 @@
 
 namespace remcaps::runtime {
 
-/// What the capsules of a layer contribute to the evidence for one class of one image. With what the
-/// biases on the way contribute, they add up to that evidence (docs/explain.md).
+/// What the capsules of a layer contribute to the evidence for one class of one image. With what
+/// the biases on the way contribute, they add up to that evidence (docs/explain.md).
 struct Evidence {
   std::vector<double> capsules;
   double bias = 0;
 };
 
-/// What is shared out: what each parent contributes, or all of the evidence for one of the parents, if
-/// they are the classes.
+/// What is shared out: what each parent contributes, or all of the evidence for one of the parents,
+/// if they are the classes.
 struct ParentEvidence {
   std::vector<double> parents;
   std::optional<int64_t> of_class = std::nullopt;
@@ -32,8 +32,8 @@ struct RoutedCapsules {
   std::function<void(int64_t parent, float* votes)> make_votes;
 };
 
-/// Shares out `from` among the children: adds to of_child, [I], and of_bias. Parent j of the capsules
-/// is number first + j * step of `from`.
+/// Shares out `from` among the children: adds to of_child, [I], and of_bias. Parent j of the
+/// capsules is number first + j * step of `from`.
 void share_out(const RoutedCapsules& routed, const ParentEvidence& from, int64_t first,
                int64_t step, double* of_child, double& of_bias);
 

@@ -74,8 +74,8 @@ class Network {
 
   const NetworkGraph& graph() const;
   const std::vector<RoutingLayer>& routing_layers() const;
-  /// The routing layer whose children Answer::contributions are of: the lowest from which everything
-  /// leads to the classes.
+  /// The routing layer whose children Answer::contributions are of: the lowest from which
+  /// everything leads to the classes.
   size_t contribution_layer() const;
   int64_t contributing_capsules() const;  ///< how many children that is, I
   int64_t classes() const;
@@ -101,13 +101,13 @@ class Network {
   /// the predicted class, in others those of all couplings. (parse_tree/keys.h)
   std::string tree_key(const Answer& answer, int64_t image, size_t layer) const;
 
-  /// Whether there is a saliency map: whether capsules with a place in the image are coupled with the
-  /// classes through fully connected layers.
+  /// Whether there is a saliency map: whether capsules with a place in the image are coupled with
+  /// the classes through fully connected layers.
   bool has_saliency() const;
 
   /// Where in an image the answer for a class comes from, [H, W] of the input: the lengths of the
-  /// capsules times their couplings to the class, each spread over the pixels that the capsule sees.
-  /// The answer must have couplings. (explain/saliency.h)
+  /// capsules times their couplings to the class, each spread over the pixels that the capsule
+  /// sees. The answer must have couplings. (explain/saliency.h)
   std::vector<float> saliency(const Answer& answer, int64_t image, int64_t class_index) const;
 
  private:

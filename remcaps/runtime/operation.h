@@ -115,7 +115,8 @@ class Operation {
   std::optional<RoutingInfo> routing = std::nullopt;
   /// What it slides over a map.
   std::optional<SlidingWindow> window = std::nullopt;
-  /// If it makes capsules of a map, or of one map's capsules others: where they lie, but for the field.
+  /// If it makes capsules of a map, or of one map's capsules others: where they lie, but for the
+  /// field.
   std::optional<CapsulePlaces> places = std::nullopt;
   /// Whether an image takes less time in a batch than alone: weights are read once for several.
   bool wants_batches = false;

@@ -27,8 +27,8 @@ struct SaliencyLayer {
   std::vector<CapsulePlaces> places;
 };
 
-/// `children` has the sight of the children of each routing layer. Nothing if none have a place, or if
-/// those that have are not coupled with the classes through fully connected layers alone.
+/// `children` has the sight of the children of each routing layer. Nothing if none have a place, or
+/// if those that have are not coupled with the classes through fully connected layers alone.
 std::optional<SaliencyLayer> find_saliency_layer(const std::vector<RoutingInfo>& layers,
                                                  const std::vector<Sight>& children);
 

@@ -1,4 +1,5 @@
-// A dictionary of parse trees that is shipped with a network: how many images of a data set share one.
+// A dictionary of parse trees that is shipped with a network: how many images of a data set share
+// one.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,8 @@ struct TreePlace {
 
 class TreeDictionary {
  public:
-  /// Reads what `remcaps entropy --save` wrote. Error if the file is damaged, or if its trees are not
-  /// those of this network.
+  /// Reads what `remcaps entropy --save` wrote. Error if the file is damaged, or if its trees are
+  /// not those of this network.
   TreeDictionary(const std::string& path, const Network& network);
   ~TreeDictionary();
   TreeDictionary(TreeDictionary&&) noexcept;

@@ -7,14 +7,14 @@
 
 namespace remcaps {
 
-/// The place of this process among those that were started together.
+/// The place of this process among the processes that were started together.
 struct Launch {
   int64_t rank = 0, size = 1;
   int64_t local_rank = 0;             ///< among the processes of this machine
   std::string address = "127.0.0.1";  ///< of rank 0
   int64_t port = 29500;
-  /// Where torchrun's own process answers at this address: what precedes the keys of this attempt.
-  /// Otherwise rank 0 answers.
+  /// Set if torchrun's own process answers at this address: the prefix of the keys of this attempt.
+  /// Unset if rank 0 answers.
   std::optional<std::string> agent = std::nullopt;
 };
 

@@ -78,8 +78,8 @@ void keep_freed_memory() {
 #endif
 }
 
-// OpenBLAS takes a buffer for each thread that multiplies, keeps it, and waits for ever if there is no
-// memory for it. Where memory is limited the buffers are therefore taken at the start.
+// OpenBLAS takes a buffer for each thread that multiplies, keeps it, and waits for ever if there is
+// no memory for it. Where memory is limited the buffers are therefore taken at the start.
 void reserve_blas_memory() {
   constexpr size_t kBuffer = (128 << 20) + 8192;  // as OpenBLAS is built for this CPU
   rlimit limit{};

@@ -12,8 +12,8 @@
 namespace remcaps {
 
 /// To be called first in main(). Works around two faults of Debian's libraries: ATen starts with
-/// one thread, and OpenBLAS 0.3.21 falls back to its slowest kernels on Intel cores that it does not
-/// know. OpenBLAS reads its setting when it is loaded, so the program starts itself again with
+/// one thread, and OpenBLAS 0.3.21 falls back to its slowest kernels on Intel cores that it does
+/// not know. OpenBLAS reads its setting when it is loaded, so the program starts itself again with
 /// OPENBLAS_CORETYPE set (this call then does not return). Also ignores SIGXFSZ: a file that grows
 /// beyond the limit (ulimit -f) is an error like a full disk, and does not end the process. If
 /// stdin, stdout or stderr is closed, no file that is opened later gets its number.
@@ -40,7 +40,8 @@ auto with_enough_memory(const std::string& file, const Work& work) {
 /// runs on the wrong kernels (empty if all is well).
 std::string prepare_embedded();
 
-/// From now on work is divided over so many CPU threads: libtorch's, OpenBLAS's and the project's own.
+/// From now on work is divided over so many CPU threads: libtorch's, OpenBLAS's and the project's
+/// own.
 void use_threads(int threads);
 
 /// The core OpenBLAS should use on this CPU; empty if it finds the right one by itself.

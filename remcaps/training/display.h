@@ -17,8 +17,8 @@ class TrainingDisplay {
   explicit TrainingDisplay(int64_t epochs) : epochs_(epochs) {}
 
   void begin_epoch(int64_t epoch, int64_t images_done, int64_t images);
-  /// The rate in the epoch's line is that of the last call: on a GPU it must come after the device
-  /// has done these images.
+  /// The epoch's line shows the rate at the last call. On a GPU the last call must therefore come
+  /// after the device has done these images.
   void update(int64_t images_done);
   /// The text behind the bar until the next call.
   void set_note(double loss, double accuracy);

@@ -47,8 +47,8 @@ class TrainingStep {
   Forward forward(const Batch& batch);
   /// In the recipe's precision.
   Forward training_forward(const Batch& batch);
-  /// Forward and backward of a share. The gradients are those of the whole batch afterwards. Returns
-  /// its mean loss and how many answers are right, float32 [2].
+  /// Forward and backward of a share. The gradients are those of the whole batch afterwards.
+  /// Returns its mean loss and how many answers are right, float32 [2].
   Tensor share_gradients(const Batch& batch, int64_t epoch, bool mixed_precision);
   bool run_share(const Batch& batch, int64_t position, PruningContext& context, EpochSums& sums);
   Tensor loss_of(const Batch& batch, const Forward& forward, int64_t epoch) const;

@@ -28,7 +28,7 @@ class StepGraph {
   static bool serves(const Recipe& recipe, TrainingStep& step, const BatchSource& source,
                      torch::Device device);
 
-  /// Runs the step `position` of the epoch in `context`. Returns false, with nothing done, if
+  /// Runs the step `position` of the epoch in `context`. Returns false and does nothing if
   /// TrainingStep::run() must do it: if the batch is not full, the strategy has no update rule, or
   /// the step could not be recorded (this prints a warning once).
   bool run(int64_t position, PruningContext& context, EpochSums& sums);

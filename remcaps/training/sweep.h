@@ -15,9 +15,9 @@ enum class Turn {
 };
 
 /// Calls `train`, which trains or resumes the run as its state says, if the run is neither finished
-/// nor in training. Meanwhile the run is claimed, so that no other worker begins it. `run` is looked
-/// up again first: another worker may have come further with it. If `train` throws, the reason is
-/// written to failure_file() and the exception passed on; Interrupted is no failure.
+/// nor in training. Meanwhile the run is claimed, so that no other worker begins it. `run` is
+/// looked up again first: another worker may have come further with it. If `train` throws, the
+/// reason is written to failure_file() and the exception passed on; Interrupted is no failure.
 Turn take_turn(PlannedRun& run, const std::function<void(PlannedRun&)>& train);
 
 /// "1/4": the first of four shares.

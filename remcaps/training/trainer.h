@@ -43,8 +43,8 @@ class Trainer {
   /// another process is lost; the state is saved by rank 0, or by another if that is lost.
   RunSummary run(std::optional<double> minutes = std::nullopt);
 
-  /// A function to call after every epoch, when its row is in metrics.csv. If it throws, the state is
-  /// saved and run() throws the same.
+  /// A function to call after every epoch, when its row is in metrics.csv. If it throws, the state
+  /// is saved and run() throws the same.
   void on_epoch(std::function<void()> call) { on_epoch_ = std::move(call); }
 
   const Recipe& recipe() const { return recipe_; }

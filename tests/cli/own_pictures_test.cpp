@@ -13,7 +13,8 @@ class OwnPictures : public CliTest {
  protected:
   void SetUp() override {}  // needs no data set
 
-  // Stripes across, stripes down, and plain pictures, of two sizes. `alike`: every picture is plain.
+  // Stripes across, stripes down, and plain pictures, of two sizes. `alike`: every picture is
+  // plain.
   void write_pictures(const std::string& name, bool alike) const {
     for (int i = 0; i < 24; ++i) {
       const int64_t side = i % 2 == 0 ? 20 : 28;

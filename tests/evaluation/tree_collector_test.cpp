@@ -53,7 +53,8 @@ TEST(TreeCollector, ReportsTheEffectivePartsOfEachClass) {
   const Described network(2, {{"class", 3, 2, 1, false}});
   TreeCollector collector(network, {Quantizer::uniform(11)});
   RoutingTrace trace = traced(torch::full({3, 3, 2}, 0.5), torch::ones({3, 3}));
-  // Contributions to class 0 of the first two images: 4, 3, 3 and 9, 1, -5; of the third to class 1.
+  // Contributions to class 0 of the first two images: 4, 3, 3 and 9, 1, -5; of the third to class
+  // 1.
   trace.contribution =
       torch::tensor({4., 0., 3., 0., 3., 0., 9., 0., 1., 0., -5., 0., 0., 1., 0., 1., 0., 1.})
           .view({3, 3, 2});

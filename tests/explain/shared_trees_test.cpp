@@ -1,5 +1,5 @@
-// Parse trees, saliency maps and tile layouts against trees.json, which also tests the report's page
-// (web/test/shared.test.ts): both must show the same.
+// Parse trees, saliency maps and tile layouts against trees.json, which also tests the report's
+// page (web/test/shared.test.ts): both must show the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -45,7 +45,8 @@ class OnnxTest : public ::testing::Test {
                      {"shape", {batch, routed.positions, routed.children, routed.parents}},
                      {"rounded", rounds && routed.levels > 0},
                      {"values", answer.couplings[layer]}};
-        // Rounding changes the inputs of later layers, so ties can be recognised in the first one only.
+        // Rounding changes the inputs of later layers, so ties can be recognised in the first one
+        // only.
         if (rounds && layer == 0) item["exact"] = exact.couplings[layer];
         couplings.push_back(std::move(item));
       }

@@ -1,5 +1,6 @@
-// The bfloat16 convolution against libtorch's in float64, on inputs rounded to bfloat16. Its layouts
-// and loops are tested on every CPU with a plain product, and on a CPU with AMX with its tiles.
+// The bfloat16 convolution against libtorch's in float64, on inputs rounded to bfloat16. Its
+// layouts and loops are tested on every CPU with a plain product, and on a CPU with AMX with its
+// tiles.
 #include "remcaps/kernels/convolution/bf16_convolution.h"
 
 #include <ATen/Parallel.h>

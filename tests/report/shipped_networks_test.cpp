@@ -59,10 +59,10 @@ class ShippedNetworkTest : public ShippedNetworks,
 //
 // What the network computes can differ in its last bits: the order of a float32 sum depends on
 // kernels, SIMD width, BLAS and libtorch (not on threads). This matters only if two numbers are
-// nearly equal: the lengths of the two longest class capsules (then the prediction may change), or a
-// coupling and an edge of the quantizer (then the image's key may change). The couplings of a
-// DR-CapsNet differed by at most 2e-7 between the fused kernels with AVX-512 and the plain ones with
-// AVX-512 and with AVX2: no prediction of 2,000 and no key at K = 21 changed, 1 in 200 keys at
+// nearly equal: the lengths of the two longest class capsules (then the prediction may change), or
+// a coupling and an edge of the quantizer (then the image's key may change). The couplings of a
+// DR-CapsNet differed by at most 2e-7 between the fused kernels with AVX-512 and the plain ones
+// with AVX-512 and with AVX2: no prediction of 2,000 and no key at K = 21 changed, 1 in 200 keys at
 // K = 81, where edges are four times as dense. The bounds leave room for networks with larger
 // logits, whose rounding is larger. A wrong weight, normalisation or edge moves the numbers by far
 // more.

@@ -61,8 +61,8 @@ struct Differences {
   float lengths = 0, poses = 0, couplings = 0, saliency = 0;
   int64_t images = 0, classes = 0;   ///< all of them, and those with another prediction
   int64_t levels = 0, compared = 0;  ///< indices that differ, and all of them
-  /// Of those that differ: whose coupling lay on an edge between two levels, or in an image that has
-  /// such a coupling in a layer below.
+  /// Of those that differ: whose coupling lay on an edge between two levels, or in an image that
+  /// has such a coupling in a layer below.
   int64_t ties = 0;
 
   void add(const Differences& more) {

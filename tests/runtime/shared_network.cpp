@@ -1,5 +1,5 @@
-// One network that many threads use at once, through the C API: the answers are those of one thread,
-// bit for bit, and memory does not grow.
+// One network that many threads use at once, through the C API: the answers are those of one
+// thread, bit for bit, and memory does not grow.
 //   shared_network FILE THREADS CALLS
 #include <unistd.h>
 

@@ -125,9 +125,9 @@ class RoutingAlgorithm : public std::enable_shared_from_this<RoutingAlgorithm> {
   /// Whether processes can each route their share of a batch (capsule/divided_batch.h).
   virtual bool divisible() const { return !batch_dependent(); }
   /// Makes `node` the algorithm's node of an inference graph: its op and attributes. False if it
-  /// has none; a network that uses it is then not for the runtime.
+  /// has none; the runtime then cannot run networks that use it.
   virtual bool describe(GraphNode& node) const;
-  /// Whether run() can use PackedMatrices. FcCaps only makes them if so.
+  /// Whether run() can use PackedMatrices. If not, FcCaps does not make them.
   virtual bool uses_packed_matrices() const { return false; }
 
   /// The same algorithm with the options that a recipe's `routing` section gives. Options without a

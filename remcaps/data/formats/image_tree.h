@@ -30,8 +30,8 @@ std::vector<std::filesystem::path> list_pictures(const std::filesystem::path& fo
 /// The sub-folders of a folder, sorted; Error if one is not UTF-8, as class names must be.
 std::vector<std::string> folder_names(const std::filesystem::path& folder);
 
-/// The pictures folder/<class>/* or, if `inner` is given, folder/<class>/<inner>/*. Error if a class
-/// has none.
+/// The pictures folder/<class>/* or, if `inner` is given, folder/<class>/<inner>/*. Error if a
+/// class has none.
 std::vector<LabelledImage> list_classes(const std::filesystem::path& folder,
                                         const std::vector<std::string>& classes,
                                         const std::string& inner = "");

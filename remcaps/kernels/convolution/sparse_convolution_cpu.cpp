@@ -18,8 +18,8 @@ using simd::SparseRows;
 // Images that a thread takes together: the weights of a block, read from memory for the first
 // image, are still in the second-level cache for the others.
 constexpr int64_t kImagesTogether = 4;
-// Parts that the channels are cut into, whatever the number of threads. Each block is laid out once,
-// by the thread that takes its part.
+// Parts that the channels are cut into, whatever the number of threads. Each block is laid out
+// once, by the thread that takes its part.
 constexpr int64_t kParts = 4;
 
 // The convolution of one image in pieces.
@@ -56,8 +56,8 @@ class SparseProblem {
   int64_t sums_floats(int64_t filters) const { return filters * row_; }
   int64_t scratch_floats() const { return block_floats() + split_floats_; }
 
-  /// The sums of some filters; add() sets them in a part's first block. The first part's contain the
-  /// bias.
+  /// The sums of some filters; add() sets them in a part's first block. The first part's contain
+  /// the bias.
   SparseRows rows(int64_t part, int64_t begin, int64_t end, float* sums) const {
     return {.filters = end - begin,
             .weights = weights_.values().data(),

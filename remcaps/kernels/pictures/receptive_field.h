@@ -1,4 +1,5 @@
-// Which pixels of a picture a place of a map sees, and how a value of that place is spread over them.
+// Which pixels of a picture a place of a map sees, and how a value of that place is spread over
+// them.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +7,8 @@
 
 namespace remcaps::kernels {
 
-/// The pixels of a network's input that each place of a map sees. Along one axis, place n of the map
-/// sees `size` pixels around the centre `first + n * step`; pixels are counted from 0, at their
+/// The pixels of a network's input that each place of a map sees. Along one axis, place n of the
+/// map sees `size` pixels around the centre `first + n * step`; pixels are counted from 0, at their
 /// middle. The zeros of a padding count as pixels outside the image.
 struct ReceptiveField {
   struct Axis {
@@ -23,8 +24,8 @@ struct ReceptiveField {
   Axis y, x;
 };
 
-/// How much of a value each pixel of one axis gets, [places, pixels]: a Gaussian with a quarter of the
-/// field's size as its deviation, cut off where the field ends. Every row adds up to 1.
+/// How much of a value each pixel of one axis gets, [places, pixels]: a Gaussian with a quarter of
+/// the field's size as its deviation, cut off where the field ends. Every row adds up to 1.
 std::vector<double> field_weights(const ReceptiveField::Axis& field, int64_t places,
                                   int64_t pixels);
 

@@ -11,7 +11,8 @@
 
 namespace remcaps::kernels {
 
-/// A convolution's output seen as capsules [B, types, D, places]. Element (b, type, d, place) lies at
+/// A convolution's output seen as capsules [B, types, D, places]. Element (b, type, d, place) lies
+/// at
 ///   b * batch_stride + type * type_stride + d * dim_stride + place * place_stride
 /// so that both NCHW and channels-last maps are read without a copy.
 struct CapsuleMap {
