@@ -12,10 +12,10 @@ namespace remcaps::cli {
 namespace {
 
 struct ExportCommand {
-  std::string run, checkpoint, data, data_note, format = "safetensors";
+  std::string run, checkpoint, data, data_note, format = "safetensors", weights = "half";
   std::vector<int64_t> levels;
   std::filesystem::path out;
-  bool compact = false, json = false;
+  bool compact = false, static_routing = false, json = false;
 };
 
 void run_export(const ExportCommand& options) {
@@ -26,7 +26,12 @@ void run_export(const ExportCommand& options) {
   if (!onnx && !options.levels.empty()) throw UsageError("--levels is for --format onnx");
   if (onnx && (options.json || !options.data_note.empty()))
     throw UsageError("--json and --data-note are for the card, which an ONNX file does not have");
-  if (onnx && options.compact) throw UsageError("--compact is for --format safetensors");
+  const ModelExportOptions changes{.data_note = options.data_note,
+                                   .compact = options.compact,
+                                   .int8_weights = options.weights == "int8",
+                                   .static_routing = options.static_routing};
+  if (onnx && (changes.compact || changes.changes_answers()))
+    throw UsageError("--compact, --weights and --static-routing are for --format safetensors");
   LoadedRun run = load_run(options.run, torch::kCPU, options.checkpoint);
   if (onnx) {
     export_onnx(run, options.out, options.levels);
@@ -35,13 +40,14 @@ void run_export(const ExportCommand& options) {
   }
   ModelExport result;
   // An exported file says how good it is.
-  if (has_card(run.weights) && options.data.empty() && options.data_note.empty()) {
+  if (has_card(run.weights) && options.data.empty() && options.data_note.empty() &&
+      !changes.changes_answers()) {
     result = export_again(run, options.out, options.compact);
   } else {
     const DataSplits data = run.load_data(options.data);
     Progress bar("evaluating", data.split("test").size());
-    result = export_model(run, data, options.out, {options.data_note, options.compact},
-                          [&bar](int64_t done) { bar.update(done); });
+    result =
+        export_model(run, data, options.out, changes, [&bar](int64_t done) { bar.update(done); });
   }
   if (options.json)
     fmt::print("{}\n", json_text(result.numbers));
@@ -72,6 +78,16 @@ void add_export(CLI::App& app) {
   command->add_flag("--compact", options->compact,
                     "Without filters and capsules that pruning has made dead. If there are any, "
                     "only remcaps-run and the runtime can read the file");
+  command
+      ->add_option(
+          "--weights", options->weights,
+          "half: half precision, or int8: 8 bits per weight, for the runtime only; the card "
+          "says what that costs")
+      ->check(CLI::IsMember({"half", "int8"}))
+      ->capture_default_str();
+  command->add_flag("--static-routing", options->static_routing,
+                    "An experiment, for the runtime only: couplings are their means over the "
+                    "training images, and nothing is iterated; the card says what that costs");
   command->add_option("--checkpoint", options->checkpoint,
                       "Another checkpoint of the run: best, last or epoch-NNNN");
   command->add_option("--data", options->data,

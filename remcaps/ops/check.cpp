@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "remcaps/base/error.h"
+#include "remcaps/kernels/convolution/int8_convolution.h"
 #include "remcaps/ops/batch.h"
 #include "remcaps/ops/channel_bias.h"
 #include "remcaps/ops/convolution.h"
@@ -113,6 +114,43 @@ PathChecks checks_of(ConvolutionPath path) {
                 .tolerance = 2e-2}}};
   }
   fail("check: no convolution path {}", static_cast<int>(path));
+}
+
+// On a CPU that multiplies bytes. The plain twin's sums are as exact as the kernel's.
+void check_bytes(Checker& checker, const ConvolutionSizes& c) {
+  if (!checker.device().is_cpu() || kernels::byte_product() == nullptr) return;
+  const kernels::ConvolutionShape shape{.batch = c.batch,
+                                        .height = c.side,
+                                        .width = c.side,
+                                        .channels = c.channels,
+                                        .filters = c.filters,
+                                        .kernel_height = c.kernel,
+                                        .kernel_width = c.kernel,
+                                        .stride_y = c.stride,
+                                        .stride_x = c.stride};
+  const Tensor map = torch::rand({c.batch, c.side, c.side, c.channels});
+  const Tensor weight =
+      torch::randint(-127, 128, {c.filters, c.channels, c.kernel, c.kernel}, torch::kInt8);
+  const int8_t* bytes = weight.data_ptr<int8_t>();
+  const kernels::cpu::ByteFilters filters(shape, {bytes, bytes + weight.numel()},
+                                          std::vector<float>(c.filters, 0.01F));
+  const int64_t row = c.side * c.channels;
+  const kernels::cpu::MapView view{map.data_ptr<float>(),
+                                   c.batch,
+                                   c.channels,
+                                   c.side,
+                                   c.side,
+                                   {row * c.side, 1, row, c.channels}};
+  const auto by = [&](kernels::ByteProduct product) {
+    Tensor out = torch::empty({shape.places(), c.filters});
+    kernels::cpu::byte_convolution(shape, view, filters, nullptr, /*relu=*/false, product,
+                                   out.data_ptr<float>());
+    return out.to(torch::kFloat64);
+  };
+  checker.compare("byte convolution: map",
+                  fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", c.batch, c.channels,
+                              c.side, c.side, c.filters, c.kernel, c.kernel, c.stride),
+                  by(kernels::byte_product()), by(kernels::plain_byte_product()), 0);
 }
 
 // On a GPU. On a CPU libtorch adds the bias.
@@ -320,6 +358,9 @@ std::vector<KernelCheck> op_checks() {
       checks.push_back({fmt::format("convolution by {}", path_name(path)), of_path.kernels,
                         [path, c](Checker& checker) { check_convolution(checker, path, c); }});
   }
+  checks.push_back({"byte convolution", {"convolution/int8_convolution"}, [](Checker& checker) {
+                      check_bytes(checker, kOneImage);
+                    }});
   checks.push_back({"channel bias", {"convolution/channel_bias"}, [](Checker& checker) {
                       check_channel_bias(checker, 8, 256, 7);
                     }});

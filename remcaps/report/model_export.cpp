@@ -16,8 +16,8 @@
 #include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/pruner.h"
 #include "remcaps/pruning/sparsity.h"
+#include "remcaps/report/runtime_variant.h"
 #include "remcaps/runs/zoo.h"
-#include "remcaps/runtime/compact.h"
 #include "remcaps/runtime/network.h"
 #include "remcaps/tensors/safetensors.h"
 
@@ -112,6 +112,24 @@ std::string card_rows(const json& numbers) {
   return text;
 }
 
+// What the changes that export made have cost.
+std::string changed_rows(const json& numbers) {
+  const json& changed = numbers.at("changed");
+  std::string text = fmt::format("\n| on the test images | trained | {} |\n|---|---|---|\n",
+                                 changed.at("what").get<std::string>());
+  const auto row = [&](const char* what, const char* key, double scale, const char* unit) {
+    if (changed.contains(key) && numbers.contains(key))
+      text +=
+          fmt::format("| {} | {:.2f}{} | {:.2f}{} |\n", what, scale * numbers.at(key).get<double>(),
+                      unit, scale * changed.at(key).get<double>(), unit);
+  };
+  row("accuracy", "accuracy", 100, " %");
+  row("accuracy with quantized couplings", "accuracy_quantized", 100, " %");
+  row("entropy of the parse trees", "entropy", 1, " bits");
+  row("parse trees per class (median)", "median_keys", 1, "");
+  return text;
+}
+
 // The run has the compressed weights afterwards: they are the ones that users will read.
 CompressedTensors compress_weights(LoadedRun& run) {
   CompressedTensors compressed = compress_tensors(weights_of(*run.model));
@@ -130,11 +148,10 @@ torch::Tensor trial_image(const CapsNet& model) {
       .view({1, input.channels, input.height, input.width});
 }
 
-// Whether the answers of the runtime and of the network for an image differ by at most `most`. A
-// trial file is made beside `out` and removed.
-bool runs_the_same(CapsNet& model, const WeightsInfo& info, const CompressedTensors& compressed,
-                   const std::optional<NetworkGraph>& graph, const fs::path& out, float most) {
-  const torch::Tensor image = trial_image(model);
+// Writes a network beside `out` for a trial, calls `use` with the file and removes it.
+template <typename Use>
+void try_out(const fs::path& out, const CompressedTensors& compressed, const WeightsInfo& info,
+             const std::optional<NetworkGraph>& graph, const Use& use) {
   fs::path trial = out;
   trial += ".trial";
   const std::shared_ptr<void> removed(nullptr, [&](void*) {
@@ -143,47 +160,48 @@ bool runs_the_same(CapsNet& model, const WeightsInfo& info, const CompressedTens
   });
   save_compressed_weights(trial, compressed, info, graph, "{}");
   // A file that cannot be read is an error, and says nothing of the graph.
-  const SafetensorsFile file(trial);
+  use(SafetensorsFile(trial));
+}
+
+// Whether the runtime's answer for an image is that of the network, up to `most`.
+bool runs_the_same(CapsNet& model, const WeightsInfo& info, const CompressedTensors& compressed,
+                   const std::optional<NetworkGraph>& graph, const fs::path& out, float most) {
+  const torch::Tensor image = trial_image(model);
   bool same = false;
-  try {
-    const torch::NoGradGuard no_grad;
-    const torch::Tensor lengths = model.forward(image).activations.contiguous();
-    const runtime::Answer answer =
-        runtime::Network(file).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
-    same = static_cast<int64_t>(answer.lengths.size()) == lengths.numel() &&
-           std::equal(answer.lengths.begin(), answer.lengths.end(), lengths.data_ptr<float>(),
-                      [most](float a, float b) { return std::abs(a - b) <= most; });
-  } catch (const Error&) {
-    same = false;  // the runtime cannot run it
-  }
+  try_out(out, compressed, info, graph, [&](const SafetensorsFile& file) {
+    try {
+      const torch::NoGradGuard no_grad;
+      const torch::Tensor lengths = model.forward(image).activations.contiguous();
+      const runtime::Answer answer =
+          runtime::Network(file).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
+      same = static_cast<int64_t>(answer.lengths.size()) == lengths.numel() &&
+             std::equal(answer.lengths.begin(), answer.lengths.end(), lengths.data_ptr<float>(),
+                        [most](float a, float b) { return std::abs(a - b) <= most; });
+    } catch (const Error&) {
+      same = false;  // the runtime cannot run it
+    }
+  });
   return same;
 }
 
-// Takes out what is dead; whether anything was.
-bool make_compact(NetworkGraph& graph, CompressedTensors& compressed, const std::string& source) {
+NetworkData data_of(const NetworkGraph& graph, const CompressedTensors& compressed,
+                    const std::string& source) {
   NetworkData network{graph, {}};
-  const TensorMap decompressed = decompress_tensors(compressed, source);
-  for (const auto& [name, tensor] : decompressed)
+  for (const auto& [name, tensor] : decompress_tensors(compressed, source))
     if (tensor.scalar_type() == torch::kFloat32)
       network.tensors[name] = {
           tensor.sizes().vec(),
           {tensor.data_ptr<float>(), tensor.data_ptr<float>() + tensor.numel()}};
+  return network;
+}
+
+// Takes out what is dead; whether anything was.
+bool make_compact(NetworkData& network) {
+  const NetworkData before = network;
   network = compacted(std::move(network));
-  TensorMap left;
-  bool shrunk = false;
-  for (const auto& [name, tensor] : network.tensors) {
-    shrunk = shrunk || tensor.shape != decompressed.at(name).sizes().vec();
-    left[name] = torch::tensor(tensor.values).view(tensor.shape);
-  }
-  if (!shrunk) return false;
-  graph = network.graph;
-  compressed = compress_tensors(left);
-  for (const auto& [name, tensor] : left)  // biases that have taken something in
-    if (compressed.tensors.contains(name) &&
-        !tensor.equal(tensor.to(torch::kHalf).to(torch::kFloat)))
-      compressed.tensors[name] = tensor;
-  compressed.metadata[kCompactMetadata] = "yes";
-  return true;
+  return std::any_of(network.tensors.begin(), network.tensors.end(), [&](const auto& item) {
+    return item.second.shape != before.tensors.at(item.first).shape;
+  });
 }
 
 WeightsInfo shared_info(const LoadedRun& run) {
@@ -194,17 +212,55 @@ WeightsInfo shared_info(const LoadedRun& run) {
   return info;
 }
 
+// What the options change in a network before it is written.
+struct Changes {
+  std::vector<std::string> words;
+  json numbers = json::object();  ///< of the changed network, if its answers are others
+};
+
+Changes change_network(LoadedRun& run, const WeightsInfo& info, CompressedTensors& compressed,
+                       std::optional<NetworkGraph>& graph, const fs::path& out,
+                       const ModelExportOptions& options, const DataSplits* data,
+                       const std::function<void(int64_t)>& on_progress) {
+  Changes changes;
+  if (!options.compact && !options.changes_answers()) return changes;
+  check(graph.has_value(), "{}: a network without a graph can be exported only as it is",
+        run.weights.string());
+  NetworkData network = data_of(*graph, compressed, run.weights.string());
+  if (options.static_routing) {
+    try_out(out, compressed, info, graph, [&](const SafetensorsFile& file) {
+      fix_couplings(network, mean_couplings(runtime::Network(file), data->split("train")));
+    });
+    changes.words.push_back("static routing");
+  }
+  if (options.compact && make_compact(network)) changes.words.push_back("compact");
+  if (options.int8_weights) changes.words.push_back("8-bit weights");
+  if (changes.words.empty()) return changes;
+  graph = network.graph;
+  compressed = compress_network(network, options.int8_weights);
+  compressed.metadata[kCompactMetadata] = fmt::format("{}", fmt::join(changes.words, ", "));
+  constexpr float kMost = 1e-5F;
+  if (options.changes_answers())
+    try_out(out, compressed, info, graph, [&](const SafetensorsFile& file) {
+      changes.numbers =
+          measure_with_runtime(runtime::Network(file), data->split("test"), on_progress);
+    });
+  else
+    check(runs_the_same(*run.model, info, compressed, graph, out, kMost),
+          "{}: the compact network gives other lengths", run.weights.string());
+  return changes;
+}
+
 ModelExport write_model(LoadedRun& run, CompressedTensors compressed, const fs::path& out,
-                        const json& numbers, bool compact) {
+                        json numbers, const ModelExportOptions& options,
+                        const DataSplits* data = nullptr,
+                        const std::function<void(int64_t)>& on_progress = {}) {
   const WeightsInfo info = shared_info(run);
   std::optional<NetworkGraph> graph = checked_graph(*run.model, info, compressed, out);
-  if (compact) {
-    check(graph.has_value(), "{}: a network without a graph cannot be made compact",
-          run.weights.string());
-    constexpr float kMost = 1e-5F;
-    if (make_compact(*graph, compressed, run.weights.string()))
-      check(runs_the_same(*run.model, info, compressed, graph, out, kMost),
-            "{}: the compact network gives other lengths", run.weights.string());
+  Changes changes = change_network(run, info, compressed, graph, out, options, data, on_progress);
+  if (!changes.numbers.empty()) {
+    numbers["changed"] = std::move(changes.numbers);
+    numbers["changed"]["what"] = fmt::format("{}", fmt::join(changes.words, ", "));
   }
   ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
   save_compressed_weights(out, compressed, info, graph, json_text(numbers));
@@ -276,13 +332,13 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   numbers.update(origin_of(run));
   for (const std::string& note : {data.test.note, options.data_note})
     if (!note.empty()) numbers["data_note"] = note;
-  return write_model(run, compressed, out, numbers, options.compact);
+  return write_model(run, compressed, out, numbers, options, &data, on_progress);
 }
 
 ModelExport export_again(LoadedRun& run, const fs::path& out, bool compact) {
   prepare_output(out);
   const json numbers = read_card(run.weights);
-  return write_model(run, compress_weights(run), out, numbers, compact);
+  return write_model(run, compress_weights(run), out, numbers, {.compact = compact});
 }
 
 bool has_card(const fs::path& weights) {
@@ -304,16 +360,28 @@ std::string card_text(const fs::path& weights) {
   const std::string name = zoo_name_of(weights).value_or(stem + ".safetensors");
   try {
     const bool compact = SafetensorsFile(weights).metadata().contains(kCompactMetadata);
+    const bool changed = numbers.contains("changed");
+    std::string note = fmt::format(
+        "The numbers are those of this file, on a CPU: `remcaps eval {} --device cpu` gives them "
+        "again.\n",
+        name);
+    if (compact)
+      note =
+          "The numbers are those of the network before it was made compact. The lengths of its "
+          "capsules are the same to 1e-5.\n";
+    if (changed)
+      note =
+          "The numbers above are those of the trained network. Only the runtime reads this "
+          "file.\n" +
+          changed_rows(numbers);
     return fmt::format(
-        "# {}\n\n{}| file | {}, half precision; pruned tensors as a bitmap and what is left "
-        "|\n\n{}",
+        "# {}\n\n{}| file | {}, {}; pruned tensors as a bitmap and what is left |\n\n{}",
         name.substr(name.find(':') + 1), card_rows(numbers),
         human_bytes(static_cast<double>(fs::file_size(weights))),
-        compact ? "The numbers are those of the network before it was made compact. The lengths of "
-                  "its capsules are the same to 1e-5.\n"
-                : fmt::format("The numbers are those of this file, on a CPU: `remcaps eval {} "
-                              "--device cpu` gives them again.\n",
-                              name));
+        changed && numbers["changed"].at("what").get<std::string>().ends_with("8-bit weights")
+            ? "weights of 8 bits"
+            : "half precision",
+        note);
   } catch (const json::exception&) {
     fail("{}: the card in its metadata lacks a value, or has one of another kind",
          weights.string());

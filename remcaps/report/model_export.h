@@ -15,9 +15,15 @@ struct ModelExport {
 
 struct ModelExportOptions {
   std::string data_note = {};  ///< how the data differ from the official ones
-  /// Without what pruning has made dead (runtime/compact.h). If anything is, only the runtime can
-  /// read the file.
+  /// Without what pruning has made dead (runtime/compact.h).
   bool compact = false;
+  bool int8_weights = false;
+  /// One mean coupling for all images in place of the last layer's iterations.
+  bool static_routing = false;
+
+  /// Whether the answers become others. The card then has accuracy and entropy before and after. Such
+  /// a file, and a compact one, can be read by the runtime only.
+  bool changes_answers() const { return int8_weights || static_routing; }
 };
 
 /// Compresses the weights (torch/compressed.h) and measures the network that the compressed file

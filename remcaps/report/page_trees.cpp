@@ -23,6 +23,17 @@ std::vector<uint8_t> interleaved(const torch::Tensor& image) {
 
 }  // namespace
 
+std::vector<float> prepared_images(const runtime::Network& network, const torch::Tensor& images) {
+  std::vector<float> inputs;
+  for (int64_t i = 0; i < images.size(0); ++i) {
+    const std::vector<uint8_t> pixels = interleaved(images[i]);
+    const std::vector<float> input =
+        network.prepare({pixels.data(), images.size(2), images.size(3), images.size(1)});
+    inputs.insert(inputs.end(), input.begin(), input.end());
+  }
+  return inputs;
+}
+
 PageTrees find_trees(const runtime::Network& network, const torch::Tensor& images,
                      const std::function<void(int64_t)>& on_progress) {
   PageTrees found;
@@ -32,13 +43,8 @@ PageTrees find_trees(const runtime::Network& network, const torch::Tensor& image
   const int64_t count = images.size(0);
   for (int64_t first = 0; first < count; first += kBatch) {
     const int64_t batch = std::min(kBatch, count - first);
-    std::vector<float> inputs;
-    for (int64_t i = first; i < first + batch; ++i) {
-      const std::vector<uint8_t> pixels = interleaved(images[i]);
-      const std::vector<float> input =
-          network.prepare({pixels.data(), images.size(2), images.size(3), images.size(1)});
-      inputs.insert(inputs.end(), input.begin(), input.end());
-    }
+    const std::vector<float> inputs =
+        prepared_images(network, images.slice(0, first, first + batch));
     const runtime::Answer answer = network.run(inputs, {.couplings = true, .quantize = true});
     for (int64_t i = 0; i < batch; ++i) {
       const int64_t predicted = answer.predicted(i);

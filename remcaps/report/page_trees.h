@@ -24,6 +24,9 @@ struct PageTrees {
   std::vector<int64_t> tree_of;     ///< place in `trees`, by image
 };
 
+/// Images uint8 [N, C, H, W] as the network's input.
+std::vector<float> prepared_images(const runtime::Network& network, const torch::Tensor& images);
+
 /// Runs the network on images, uint8 [N, C, H, W]. A network without a quantizer at its last layer
 /// has no trees.
 PageTrees find_trees(const runtime::Network& network, const torch::Tensor& images,

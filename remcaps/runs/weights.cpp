@@ -117,9 +117,11 @@ void save_compressed_weights(const fs::path& path, const CompressedTensors& weig
 
 WeightsInfo read_weights_info(const SafetensorsFile& file) {
   check_format(file, kWeightsFormat);
-  check(!file.metadata().contains(kCompactMetadata),
-        "{}: a compact network, which only the runtime reads (remcaps-run, remcaps/runtime)",
-        file.path().string());
+  const auto changes = file.metadata().find(kCompactMetadata);
+  check(changes == file.metadata().end(),
+        "{}: a network that export has changed ({}): only the runtime reads it (remcaps-run, "
+        "remcaps/runtime)",
+        file.path().string(), changes == file.metadata().end() ? "" : changes->second);
   WeightsInfo info;
   YAML::Node recipe;
   try {

@@ -12,7 +12,8 @@
 
 namespace remcaps {
 
-/// The key in the metadata of a file whose tensors have lost what pruning has made dead.
+/// The key in the metadata of a file that only the runtime reads: what export has changed, "compact",
+/// "static routing", "8-bit weights".
 constexpr const char* kCompactMetadata = "compact";
 
 /// The parameters and buffers of a network by name: the tensors of a weights file.

@@ -190,6 +190,7 @@ class Compaction {
       const Flags& kept = in->second;
       if (std::count(kept.begin(), kept.end(), false) == 0) return;
       keep(tensor(node, "weight"), 0, kept);
+      if (node.tensors.contains("coupling")) keep(tensor(node, "coupling"), 0, kept);
       node.numbers["children"] = static_cast<double>(kept.size());
       node.words["kept"] = ranges(kept);
     }

@@ -4,6 +4,7 @@
 
 #include "remcaps/kernels/convolution/convolution.h"
 #include "remcaps/kernels/convolution/grouped_convolution.h"
+#include "remcaps/kernels/convolution/int8_convolution.h"
 #include "remcaps/kernels/convolution/sparse_convolution.h"
 #include "remcaps/kernels/convolution/tile_product.h"
 #include "remcaps/runtime/operation.h"
@@ -25,7 +26,9 @@ struct Layer {
   bool relu = false;
   std::vector<float> weight, bias;
   std::optional<SparseTensor> left;  ///< in place of the weight: what pruning has left of it
+  ByteTensor bytes = {};             ///< in place of the weight: what the CPU multiplies as it is
 
+  bool has_bytes() const { return !bytes.values.empty(); }
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
   ConvolutionShape for_batch(int64_t batch) const {
     ConvolutionShape result = shape;
@@ -35,6 +38,7 @@ struct Layer {
   void scale_filters(const std::vector<float>& scales) {
     const auto filter = static_cast<size_t>(shape.channels / groups * shape.taps());
     for (size_t n = 0; n < weight.size(); ++n) weight[n] *= scales[n / filter];
+    for (size_t f = 0; f < bytes.scales.size(); ++f) bytes.scales[f] *= scales[f];
     if (!left) return;
     for (size_t n = 0; n < left->values.size(); ++n)
       left->values[n] *= scales[left->places[n] / filter];
@@ -60,6 +64,12 @@ void fold_norm(const NodeReader& reader, Layer& layer) {
   layer.scale_filters(scales);
 }
 
+// Whether a sum of products of bytes may need more than 32 bits.
+bool sum_may_overflow(const ConvolutionShape& shape) {
+  constexpr int64_t kLargest = 255 * 127, kMost = (int64_t{1} << 31) - 1;
+  return shape.channels * shape.taps() > kMost / kLargest;
+}
+
 Layer read_layer(const NodeReader& reader) {
   const ValueShape map = reader.map();
   Layer layer;
@@ -67,9 +77,13 @@ Layer read_layer(const NodeReader& reader) {
   if (layer.groups == 1)
     layer.left = reader.weights().read_sparse(
         reader.node(), "weight", map.channels <= kFewChannels ? kSparseImage : kSparseMap);
+  if (layer.groups == 1 && !layer.left && kernels::byte_product() != nullptr)
+    layer.bytes = reader.weights().read_bytes(reader.node(), "weight").value_or(ByteTensor());
   FloatTensor weight;
-  if (!layer.left) weight = reader.weights().read(reader.node(), "weight");
-  const std::vector<int64_t>& size = layer.left ? layer.left->shape : weight.shape;
+  if (!layer.left && !layer.has_bytes()) weight = reader.weights().read(reader.node(), "weight");
+  const std::vector<int64_t>& size = layer.left          ? layer.left->shape
+                                     : layer.has_bytes() ? layer.bytes.shape
+                                                         : weight.shape;
   reader.require(size.size() == 4 && map.channels % layer.groups == 0 &&
                      size[0] % layer.groups == 0 && size[0] > 0 &&
                      size[1] == map.channels / layer.groups &&
@@ -95,6 +109,10 @@ Layer read_layer(const NodeReader& reader) {
   if (layer.left && shape.taps() > kMaxPlaces) {
     weight = layer.left->dense();
     layer.left.reset();
+  }
+  if (layer.has_bytes() && (kernels::cpu::has_short_rows(shape) || sum_may_overflow(shape))) {
+    weight = reader.weights().read(reader.node(), "weight");
+    layer.bytes = {};
   }
   layer.weight = std::move(weight.values);
   layer.bias = reader.weights().read_if_there(reader.node(), "bias", {shape.filters});
@@ -123,6 +141,27 @@ class SparseOperation final : public Operation {
 
  private:
   kernels::cpu::SparseWeights weights_;
+  Layer layer_;
+};
+
+class ByteOperation final : public Operation {
+ public:
+  explicit ByteOperation(Layer layer)
+      : filters_(layer.shape, layer.bytes.values, layer.bytes.scales), layer_(std::move(layer)) {
+    layer_.bytes = {};
+    wants_batches = true;
+  }
+  Value run(std::vector<Input>& inputs, Pass&) const override {
+    const Value& map = *inputs[0].value;
+    Value out = Value::channels_last(shape, map.batch, shape.channels);
+    kernels::cpu::byte_convolution(layer_.for_batch(map.batch), map.view(), filters_,
+                                   layer_.bias_or_null(), layer_.relu, kernels::byte_product(),
+                                   out.data.get());
+    return out;
+  }
+
+ private:
+  kernels::cpu::ByteFilters filters_;
   Layer layer_;
 };
 
@@ -202,6 +241,7 @@ class DenseOperation final : public Operation {
 std::unique_ptr<Operation> operation_of(Layer layer) {
   if (layer.groups > 1) return std::make_unique<GroupedOperation>(std::move(layer));
   if (layer.left) return std::make_unique<SparseOperation>(std::move(layer));
+  if (layer.has_bytes()) return std::make_unique<ByteOperation>(std::move(layer));
   return std::make_unique<DenseOperation>(std::move(layer));
 }
 

@@ -31,6 +31,7 @@ namespace remcaps {
 /// dynamic_routing          capsules -> capsules
 ///   numbers: iterations, bias_every_iteration, epsilon, shared_over; tensors: weight, bias
 ///   of a compact network also number children (before) and word kept (which: "0-35,72-107")
+///   tensor coupling (optional): [I, J], the same for all images, in place of iterations
 /// scaled_distance_routing  as dynamic_routing; every image is routed by itself
 /// self_attention_routing   capsules -> capsules
 ///   numbers: epsilon, shared_over; words: form, and optionally agreement (all or self) and

@@ -73,6 +73,14 @@ struct Matrices {
       std::nullopt;  ///< in place of the weight: what pruning has left
 
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
+  // W_ij <- factors[i, j] W_ij
+  void scale(const std::vector<float>& factors) {
+    const auto size = static_cast<size_t>(shape.parent_dim * shape.child_dim);
+    for (size_t n = 0; n < weight.size(); ++n) weight[n] *= factors[n / size];
+    if (!left) return;
+    for (size_t n = 0; n < left->values.size(); ++n)
+      left->values[n] *= factors[left->places[n] / size];
+  }
   RoutingShape for_batch(int64_t batch) const {
     RoutingShape result = shape;
     result.batch = batch;
@@ -131,10 +139,20 @@ RoutingRule with_levels(RoutingRule rule, const CouplingLevels& levels, int64_t 
 
 class IteratedOperation final : public RoutingOperation {
  public:
+  // `fixed`, [I, J] or empty: couplings that are the same for all images, in place of iterations.
   IteratedOperation(const RoutingPlace& place, Matrices matrices, const RoutingRule& rule,
-                    std::vector<int64_t> kept)
-      : RoutingOperation(place), matrices_(std::move(matrices)), rule_(rule) {
+                    std::vector<int64_t> kept, std::vector<float> fixed)
+      : RoutingOperation(place),
+        matrices_(std::move(matrices)),
+        rule_(rule),
+        fixed_(std::move(fixed)) {
     kept_ = std::move(kept);
+    if (!fixed_.empty()) {  // the first iteration couples all with 1/J
+      std::vector<float> factors = fixed_;
+      for (float& factor : factors) factor *= static_cast<float>(matrices_.shape.parents);
+      matrices_.scale(factors);
+      rule_.iterations = 1;
+    }
     if (matrices_.left) {
       packed_.emplace(matrices_.shape, matrices_.left->places, matrices_.left->values);
       matrices_.left.reset();
@@ -148,7 +166,8 @@ class IteratedOperation final : public RoutingOperation {
     const Value& children = *inputs[0].value;
     Value poses = Value::make(shape, children.batch);
     const RoutingShape problem = matrices_.for_batch(children.batch);
-    const RoutingRule rule = with_levels(rule_, levels(pass), problem.parents);
+    const RoutingRule rule =
+        with_levels(rule_, fixed_.empty() ? levels(pass) : CouplingLevels{}, problem.parents);
     float* all = room(pass, children);
     const kernels::Buffer of_kept(
         kept_.empty() || all == nullptr ? 0 : problem.batch * problem.children * problem.parents);
@@ -164,7 +183,11 @@ class IteratedOperation final : public RoutingOperation {
       kernels::cpu::dynamic_routing_forward(problem, rule, children.data.get(),
                                             matrices_.weight.data(), matrices_.bias_or_null(),
                                             poses.data.get(), couplings, nullptr);
-    if (couplings != all) spread(problem, rule, couplings, all);
+    if (couplings != nullptr)
+      for (int64_t image = 0; image < problem.batch && !fixed_.empty(); ++image)
+        std::copy(fixed_.begin(), fixed_.end(),
+                  couplings + image * static_cast<int64_t>(fixed_.size()));
+    if (couplings != all) spread(problem, levels(pass), couplings, all);
     return poses;
   }
 
@@ -173,10 +196,12 @@ class IteratedOperation final : public RoutingOperation {
     const float* poses = children.data.get() + image * children.shape.floats();
     const int64_t count = children.shape.count, parents = matrices_.shape.parents;
     std::vector<float> of_kept;
-    for (int64_t n = 0; n < count && !kept_.empty(); ++n)
+    if (!fixed_.empty())  // these are in the matrices
+      of_kept.assign(fixed_.size(), 1.0F / static_cast<float>(parents));
+    for (int64_t n = 0; n < count && !kept_.empty() && fixed_.empty(); ++n)
       of_kept.insert(of_kept.end(), couplings + place_of(n) * parents,
                      couplings + (place_of(n) + 1) * parents);
-    const RoutedCapsules routed{matrices_.shape, kept_.empty() ? couplings : of_kept.data(),
+    const RoutedCapsules routed{matrices_.shape, of_kept.empty() ? couplings : of_kept.data(),
                                 matrices_.bias_or_null(), [&](int64_t parent, float* votes) {
                                   if (packed_)
                                     packed_->votes_for(parent, poses, votes);
@@ -197,11 +222,11 @@ class IteratedOperation final : public RoutingOperation {
  private:
   // Couplings of the kept children [B, I', J] -> [B, I, J]. A capsule that was removed never agreed
   // with any parent.
-  void spread(const RoutingShape& problem, const RoutingRule& rule, const float* of_kept,
+  void spread(const RoutingShape& problem, const CouplingLevels& levels, const float* of_kept,
               float* all) const {
     const int64_t parents = problem.parents, size = routing->children * parents;
     float even = 1.0F / static_cast<float>(parents);
-    if (rule.levels.count > 0) even = kernels::rounded(rule.levels, even);
+    if (levels.count > 0) even = kernels::rounded(levels, even);
     std::fill_n(all, problem.batch * size, even);
     for (int64_t image = 0; image < problem.batch; ++image, all += size)
       for (const int64_t child : kept_) {
@@ -212,6 +237,7 @@ class IteratedOperation final : public RoutingOperation {
 
   Matrices matrices_;
   RoutingRule rule_;
+  std::vector<float> fixed_;
   std::optional<kernels::cpu::ChildMatrices> packed_;
 };
 
@@ -406,8 +432,10 @@ std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const Routi
                      "it keeps another number of capsules");
       info.kept = kept;
     }
-    operation =
-        std::make_unique<IteratedOperation>(place, std::move(matrices), rule, std::move(kept));
+    std::vector<float> fixed = reader.weights().read_if_there(
+        reader.node(), "coupling", {children.count, matrices.shape.parents});
+    operation = std::make_unique<IteratedOperation>(place, std::move(matrices), rule,
+                                                    std::move(kept), std::move(fixed));
   }
   operation->shape = reader.checked(shape);
   operation->routing = info;

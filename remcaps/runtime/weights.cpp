@@ -39,6 +39,14 @@ std::optional<SparseTensor> Weights::read_sparse(const GraphNode& node, const st
   return tensor;
 }
 
+std::optional<ByteTensor> Weights::read_bytes(const GraphNode& node,
+                                              const std::string& role) const {
+  const std::string& name = name_of(node, role);
+  std::optional<ByteTensor> tensor = reader_.read_bytes(name);
+  if (tensor) check_finite(tensor->scales, name);
+  return tensor;
+}
+
 std::vector<float> Weights::read(const GraphNode& node, const std::string& role,
                                  const std::vector<int64_t>& shape) const {
   FloatTensor tensor = read(node, role);

@@ -21,6 +21,8 @@ class Weights {
   /// of its values are not zero.
   std::optional<SparseTensor> read_sparse(const GraphNode& node, const std::string& role,
                                           double most) const;
+  /// The same as bytes. Nothing if the file holds it otherwise.
+  std::optional<ByteTensor> read_bytes(const GraphNode& node, const std::string& role) const;
   /// The same; error if it has another shape.
   std::vector<float> read(const GraphNode& node, const std::string& role,
                           const std::vector<int64_t>& shape) const;

@@ -41,14 +41,32 @@ float to_float(uint16_t half) {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
-std::vector<uint16_t> halves_of(const TensorView& tensor) {
-  std::vector<uint16_t> halves(tensor.bytes.size() / sizeof(uint16_t));
-  if (!halves.empty()) std::memcpy(halves.data(), tensor.bytes.data(), tensor.bytes.size());
-  return halves;
+template <typename T>
+std::vector<T> copied(const TensorView& tensor) {
+  std::vector<T> values(tensor.bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+// Values of one slice of the first dimension.
+size_t slice_size(const std::vector<int64_t>& shape) {
+  size_t size = 1;
+  for (size_t d = 1; d < shape.size(); ++d) size *= static_cast<size_t>(shape[d]);
+  return size;
+}
+
+// The scales of a tensor in 8 bits.
+std::vector<float> scales_of(const TensorViews& tensors, const std::string& name,
+                             const std::vector<int64_t>& shape, const std::string& source) {
+  const auto found = tensors.find(name + ".scales");
+  check(found != tensors.end() && found->second.type == ElementType::kFloat32 && !shape.empty() &&
+            found->second.shape == std::vector<int64_t>{shape[0]},
+        "{}: {} has 8 bits, but no scale for each of its slices", source, name);
+  return copied<float>(found->second);
 }
 
 FloatTensor dense_floats(const TensorView& tensor) {
-  const std::vector<uint16_t> halves = halves_of(tensor);
+  const std::vector<uint16_t> halves = copied<uint16_t>(tensor);
   FloatTensor result{tensor.shape, std::vector<float>(halves.size())};
   std::transform(halves.begin(), halves.end(), result.values.begin(), to_float);
   return result;
@@ -85,17 +103,42 @@ SparseTensor sparse_tensor(const TensorViews& tensors, const std::string& name,
             bits.bytes.size() == bitmap_bytes(count),
         "{}: the bitmap of {} has {} bytes; expected {}", source, name, bits.bytes.size(),
         bitmap_bytes(count));
-  check(values.type == ElementType::kFloat16, "{}: {}.values is {}; expected F16", source, name,
-        type_name(values.type));
+  const bool halves = values.type == ElementType::kFloat16;
+  check(halves || values.type == ElementType::kInt8, "{}: {}.values is {}; expected F16 or I8",
+        source, name, type_name(values.type));
   SparseTensor result{shape, marked_places(bits.bytes), {}};
-  const std::vector<uint16_t> halves = halves_of(values);
-  check(values.shape.size() == 1 && halves.size() == result.places.size() &&
-            (halves.empty() || result.places.back() < count),
-        "{}: {} has {} values; its bitmap marks {}", source, name, halves.size(),
-        result.places.size());
-  result.values.resize(halves.size());
-  std::transform(halves.begin(), halves.end(), result.values.begin(), to_float);
+  const size_t kept = values.bytes.size() / element_size(values.type);
+  check(values.shape.size() == 1 && kept == result.places.size() &&
+            (kept == 0 || result.places.back() < count),
+        "{}: {} has {} values; its bitmap marks {}", source, name, kept, result.places.size());
+  result.values.resize(kept);
+  if (halves) {
+    const std::vector<uint16_t> from = copied<uint16_t>(values);
+    std::transform(from.begin(), from.end(), result.values.begin(), to_float);
+    return result;
+  }
+  const std::vector<int8_t> from = copied<int8_t>(values);
+  const std::vector<float> scales = scales_of(tensors, name, shape, source);
+  const size_t slice = slice_size(shape);
+  for (size_t n = 0; n < kept; ++n)
+    result.values[n] = static_cast<float>(from[n]) * scales[result.places[n] / slice];
   return result;
+}
+
+// Whether a bitmap and what is left take less space than all values; then makes both.
+template <typename T, typename IsLeft>
+bool drop_zeros(std::span<const T> all, const IsLeft& is_left, std::vector<uint8_t>& bits,
+                std::vector<T>& values) {
+  const auto kept = static_cast<size_t>(std::count_if(all.begin(), all.end(), is_left));
+  if ((all.size() - kept) * sizeof(T) <= bitmap_bytes(all.size())) return false;
+  bits.resize(bitmap_bytes(all.size()));
+  values.reserve(kept);
+  for (size_t place = 0; place < all.size(); ++place) {
+    if (!is_left(all[place])) continue;
+    bits[place / kBits] |= static_cast<uint8_t>(1U << place % kBits);
+    values.push_back(all[place]);
+  }
+  return true;
 }
 
 Shapes parse_shapes(const std::string& text, const std::string& source) {
@@ -109,17 +152,32 @@ Shapes parse_shapes(const std::string& text, const std::string& source) {
 }  // namespace
 
 std::optional<SparseHalves> compress_halves(std::span<const uint16_t> halves) {
-  const auto kept = static_cast<size_t>(std::count_if(halves.begin(), halves.end(), is_nonzero));
-  const size_t saved = (halves.size() - kept) * sizeof(uint16_t);
-  if (saved <= bitmap_bytes(halves.size())) return std::nullopt;
   SparseHalves compressed;
-  compressed.bits.resize(bitmap_bytes(halves.size()));
-  compressed.values.reserve(kept);
-  for (size_t place = 0; place < halves.size(); ++place) {
-    if (!is_nonzero(halves[place])) continue;
-    compressed.bits[place / kBits] |= static_cast<uint8_t>(1U << place % kBits);
-    compressed.values.push_back(halves[place]);
+  if (!drop_zeros(halves, is_nonzero, compressed.bits, compressed.values)) return std::nullopt;
+  return compressed;
+}
+
+ByteTensor round_to_bytes(const FloatTensor& tensor) {
+  ByteTensor bytes{tensor.shape, {}, {}};
+  const size_t slice = slice_size(tensor.shape);
+  bytes.values.reserve(tensor.values.size());
+  for (size_t begin = 0; begin < tensor.values.size(); begin += slice) {
+    const auto values = std::span(tensor.values).subspan(begin, slice);
+    float largest = 0;
+    for (const float value : values) largest = std::max(largest, std::abs(value));
+    const float scale = largest > 0 ? largest / 127 : 1;
+    bytes.scales.push_back(scale);
+    for (const float value : values)
+      bytes.values.push_back(static_cast<int8_t>(std::lround(value / scale)));
   }
+  return bytes;
+}
+
+std::optional<SparseBytes> compress_bytes(const ByteTensor& tensor) {
+  SparseBytes compressed;
+  const auto is_left = [](int8_t value) { return value != 0; };
+  if (!drop_zeros(std::span(tensor.values), is_left, compressed.bits, compressed.values))
+    return std::nullopt;
   return compressed;
 }
 
@@ -165,13 +223,33 @@ CompressedReader::CompressedReader(const SafetensorsBytes& file) : file_(file) {
 
 FloatTensor CompressedReader::read(const std::string& name) const {
   if (const auto sparse = read_sparse(name)) return sparse->dense();
+  if (const auto bytes = read_bytes(name)) {
+    FloatTensor result{bytes->shape, {bytes->values.begin(), bytes->values.end()}};
+    const size_t slice = slice_size(bytes->shape);
+    for (size_t n = 0; n < result.values.size(); ++n) result.values[n] *= bytes->scales[n / slice];
+    return result;
+  }
   const TensorView& tensor = file_.tensor(name);
   if (tensor.type == ElementType::kFloat16) return dense_floats(tensor);
-  check(tensor.type == ElementType::kFloat32, "{}: {} is {}; expected F32 or F16", source(), name,
-        type_name(tensor.type));
-  FloatTensor result{tensor.shape, std::vector<float>(tensor.bytes.size() / sizeof(float))};
-  if (!result.values.empty())
-    std::memcpy(result.values.data(), tensor.bytes.data(), tensor.bytes.size());
+  check(tensor.type == ElementType::kFloat32, "{}: {} is {}; expected F32, F16 or I8", source(),
+        name, type_name(tensor.type));
+  return {tensor.shape, copied<float>(tensor)};
+}
+
+std::optional<ByteTensor> CompressedReader::read_bytes(const std::string& name) const {
+  const bool sparse = shapes_.contains(name);
+  const std::string stored = sparse ? name + ".values" : name;
+  if (!file_.contains(stored) || file_.tensor(stored).type != ElementType::kInt8)
+    return std::nullopt;
+  std::vector<int8_t> values = copied<int8_t>(file_.tensor(stored));
+  if (!sparse) {
+    const std::vector<int64_t>& shape = file_.tensor(name).shape;
+    return ByteTensor{shape, std::move(values), scales_of(file_.tensors(), name, shape, source())};
+  }
+  const SparseTensor left = *read_sparse(name);
+  ByteTensor result{left.shape, std::vector<int8_t>(left.dense().values.size()),
+                    scales_of(file_.tensors(), name, left.shape, source())};
+  for (size_t n = 0; n < values.size(); ++n) result.values[left.places[n]] = values[n];
   return result;
 }
 
