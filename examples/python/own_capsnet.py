@@ -3,11 +3,17 @@
     make python
     PYTHONPATH=build/release/python /usr/bin/python3 examples/python/own_capsnet.py
 
-takes a minute or two on two cores; --images and --epochs change that.
+takes a minute or two on two cores; --images and --epochs change that. It writes own-capsnet.png.
 """
 
 import argparse
+import pathlib
 
+import matplotlib
+
+matplotlib.use("Agg")  # the picture goes to a file
+
+from matplotlib import pyplot
 import torch
 
 import remcaps
@@ -28,6 +34,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--images", type=int, default=2048, help="training images")
     arguments.add_argument("--epochs", type=int, default=4)
+    arguments.add_argument("--out", type=pathlib.Path, default=pathlib.Path("own-capsnet.png"))
     arguments = arguments.parse_args()
 
     data = remcaps.data.load("fashion-mnist", validation=1024)
@@ -41,6 +48,7 @@ def main():
     # lambda is ten times the published one, since the run is short.
     rem = remcaps.Rem(model.named_parameters(), lambda_=1e-3, tolerance=0.01)
 
+    history = []  # accuracy and sparsity after each epoch
     print("epoch  accuracy  sparsity")
     for epoch in range(arguments.epochs):
         model.train()
@@ -53,6 +61,7 @@ def main():
             rem.after_step()
         rem.after_epoch(lambda: evaluate(model, validation))
         _, accuracy = evaluate(model, validation)
+        history.append((accuracy, rem.sparsity))
         print(f"{epoch + 1:5}  {accuracy:8.1%}  {rem.sparsity:8.1%}", flush=True)
 
     trees = parse_trees(model, test)
@@ -62,6 +71,7 @@ def main():
     for k, name in enumerate(data.class_names):
         print(f"{name:12} {trees.samples_per_class[k]:6} {trees.keys_per_class[k]:6} "
               f"{trees.entropy_per_class[k]:7.2f}  {describe(trees, k)}")
+    draw(history, trees, data.class_names).savefig(arguments.out, dpi=70)
 
 
 def as_batches(split, limit, size=64):
@@ -100,6 +110,18 @@ def describe(trees, class_index):
         children = ", ".join(f"{n} x {trees.levels[k]:.1f}" for k, n in sorted(counts.items()))
         return f"{children} ({tree.count} images)"
     return "-"
+
+
+def draw(history, trees, class_names):
+    figure = pyplot.figure(figsize=(12, 4), constrained_layout=True)
+    left, right = figure.subfigures(1, 2, width_ratios=[1, 2])
+    panel = left.subplots()
+    for values, name in zip(zip(*history), ["accuracy", "sparsity"]):
+        panel.plot(range(1, len(values) + 1), values, marker="o", label=name)
+    panel.set(xlabel="epoch", ylim=(0, 1), xticks=range(1, len(history) + 1))
+    panel.legend()
+    trees.plot(right, class_names=class_names)
+    return figure
 
 
 if __name__ == "__main__":

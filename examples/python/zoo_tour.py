@@ -25,7 +25,8 @@ def main():
     arguments = arguments.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
 
-    test = remcaps.data.load("fashion-mnist").test
+    fashion = remcaps.data.load("fashion-mnist")
+    test = fashion.test
     images, labels = test.images[:arguments.images], test.labels[:arguments.images]
     for name in NETWORKS:
         network = remcaps.load(f"zoo:{name}")
@@ -41,12 +42,12 @@ def main():
             correct += (answer.predicted == truth).sum().item()
         print(f"  {correct / len(images):.1%} right, {trees.entropy:.2f} bits, "
               f"{trees.median_keys:g} parse trees per class (median)")
-        save(trees.plot(), arguments.out / f"trees-{pathlib.Path(name).name}.png")
+        save(trees.plot(class_names=fashion.class_names),
+             arguments.out / f"trees-{pathlib.Path(name).name}.png")
 
 
 def save(figure, path):
-    figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, dpi=70)
     print(f"  {path}")
 
 

@@ -7,6 +7,7 @@
     remcaps.load         a trained network of the program: call it, explain it
     remcaps.evaluate     its accuracy; remcaps.entropy: its parse trees
     remcaps.train        trains a recipe of the program; remcaps.resume goes on
+    remcaps.metrics      the numbers of a run, for tables; remcaps.summary likewise
     remcaps.convert      a weights file of a network that others trained
     remcaps.data         data sets as tensors
 """
@@ -24,7 +25,7 @@ if _warning:
     _warnings.warn(_warning, RuntimeWarning, stacklevel=2)
 
 from remcaps import data, functional, nn
-from remcaps._remcaps import Error, UsageError
+from remcaps._remcaps import Error, UsageError, __version__
 from remcaps.convert import convert
 from remcaps.network import Answer, Edge, Explanation, Network, entropy, evaluate, load, zoo
 from remcaps.parse_trees import ParseTrees, Tree, quantize

@@ -1,3 +1,5 @@
+from typing import List
+
 from remcaps import data as data
 from remcaps import functional as functional
 from remcaps import nn as nn
@@ -22,6 +24,9 @@ from remcaps.training import recipes as recipes
 from remcaps.training import resume as resume
 from remcaps.training import summary as summary
 from remcaps.training import train as train
+
+__version__: str
+__all__: List[str]
 
 class Error(RuntimeError): ...
 class UsageError(Error, ValueError): ...

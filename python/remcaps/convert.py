@@ -1,11 +1,11 @@
 """Networks that others trained, as weights files of remcaps."""
 
-import json
 import os
 
 import torch
 
 from remcaps import _remcaps
+from remcaps._call import assigned
 from remcaps._remcaps import Error, UsageError
 from remcaps.state_dict import read_state_dict
 
@@ -51,8 +51,7 @@ def convert(source, out, recipe, **overrides):
         raise
     except Exception as error:  # readers of damaged files raise anything
         raise Error(f"{source}: not {kind}: {_line(error)}") from None
-    keys = {**_paths(options), **_paths(overrides)}
-    given = [f"{key}={json.dumps(value)}" for key, value in keys.items()]
+    given = assigned(options) + assigned(overrides)  # the last one counts
     _remcaps.save_network(os.fspath(out), source, os.fspath(recipe), given, tensors)
 
 
@@ -129,17 +128,6 @@ def _our_name(name):
         if name.startswith(published):
             return ours + name[len(published):]
     return name
-
-
-def _paths(options, prefix=""):
-    """{"a": {"b": 1}} -> {"a.b": 1}"""
-    found = {}
-    for key, value in options.items():
-        if isinstance(value, dict):
-            found.update(_paths(value, f"{prefix}{key}."))
-        else:
-            found[prefix + key] = value
-    return found
 
 
 def _line(error):

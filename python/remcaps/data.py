@@ -1,15 +1,20 @@
 """Data sets as tensors."""
 
+import os
 from typing import Dict, List, NamedTuple
 
 import torch
 
 from remcaps import _remcaps
+from remcaps._call import call, described
 
 
 class Split(NamedTuple):
     images: torch.Tensor  # uint8 [N, C, H, W]
     labels: torch.Tensor  # int64 [N]
+
+    def __repr__(self):
+        return f"Split(images {described(self.images)}, labels {described(self.labels)})"
 
 
 class DataSet(NamedTuple):
@@ -26,14 +31,17 @@ def names():
     return _remcaps.dataset_names()
 
 
-def load(name, *, data="", validation=-1):
-    """Reads a data set.
+def load(name, *, data="", folder="", validation=-1):
+    """Reads a data set: images uint8 [N, C, H, W], labels int64 [N].
 
+    name: one of names(); "folder" is any folder of pictures in class sub-folders.
     data: the folder of the data sets; "": $REMCAPS_DATA or ~/.cache/remcaps, and for Fashion-MNIST
         Debian's package.
+    folder: the folder of this data set, if it is not in `data`.
     validation: how many training images validate; -1: the data set's own rule.
     """
-    loaded = _remcaps.load_dataset(name, data, validation)
+    loaded = call(_remcaps.load_dataset, name=name, data=os.fspath(data),
+                  folder=os.fspath(folder), validation=validation)
     splits = {}
     for split in loaded.split_names():
         part = loaded.split(split)

@@ -1,6 +1,9 @@
-from typing import Dict, List, NamedTuple
+import os
+from typing import Dict, List, NamedTuple, Union
 
 from torch import Tensor
+
+_Path = Union[str, "os.PathLike[str]"]
 
 class Split(NamedTuple):
     images: Tensor
@@ -15,4 +18,5 @@ class DataSet(NamedTuple):
     splits: Dict[str, Split]
 
 def names() -> List[str]: ...
-def load(name: str, *, data: str = ..., validation: int = ...) -> DataSet: ...
+def load(name: str, *, data: _Path = "", folder: _Path = "",
+         validation: int = -1) -> DataSet: ...

@@ -13,6 +13,7 @@ def html_table(header, rows):
 
 
 def explanation(found, figure=None):
+    """The pictures of an Explanation and its parse tree, side by side."""
     import matplotlib.image
 
     figure = figure or _figure(width=3 * len(found.pictures) + 4, height=3.2)
@@ -27,7 +28,7 @@ def explanation(found, figure=None):
     return figure
 
 
-def parse_trees(trees, figure=None):
+def parse_trees(trees, figure=None, class_names=()):
     """Bars: how many images of a class share its most frequent trees."""
     figure = figure or _figure(width=8, height=4)
     panel = figure.subplots()
@@ -42,26 +43,36 @@ def parse_trees(trees, figure=None):
                   color=str(0.2 + 0.07 * rank))
         bottom = [low + height for low, height in zip(bottom, heights)]
     panel.set(xlabel="predicted class", ylabel="share of its images", xticks=range(len(shares)),
+              ylim=(0, 1),
               title=f"the ten most frequent parse trees of each class, {trees.entropy:.2f} bits")
+    if class_names:
+        panel.set_xticklabels(class_names, rotation=30, ha="right")
     return figure
 
 
 def _tree(panel, found):
-    """The edges: a row per layer, wider lines for larger couplings."""
+    """The edges: a row per layer, wider lines for larger shares of the evidence or couplings."""
     depth = max((edge.layer for edge in found.edges), default=0) + 1
+    for layer, name in enumerate(found.layer_names[:depth + 1]):
+        panel.text(0, layer + 0.06, name, va="bottom", color="gray")
     places = {}  # (layer, capsule) -> x
     for layer in range(depth + 1):
         capsules = sorted({edge.start for edge in found.edges if edge.layer == layer}
                           | {edge.end for edge in found.edges if edge.layer == layer - 1})
         for rank, capsule in enumerate(capsules):
             places[layer, capsule] = (rank + 0.5) / len(capsules)
+    label = len(places) <= 12  # more would overlap
     for edge in found.edges:
+        strength = edge.share or edge.coupling  # the paper's view has couplings only
         panel.plot([places[edge.layer, edge.start], places[edge.layer + 1, edge.end]],
-                   [edge.layer, edge.layer + 1], color="black", linewidth=2 * max(edge.coupling, edge.share),
-                   alpha=0.5)
+                   [edge.layer, edge.layer + 1], color="tab:purple", alpha=0.6,
+                   linewidth=1 + 8 * strength)
+        if label and edge.layer == 0:
+            panel.annotate(f"{strength:.0%}", (places[0, edge.start], 0), (0, -8), va="top",
+                           ha="center", textcoords="offset points")
     for (layer, _), x in places.items():
-        panel.plot(x, layer, "o", color="tab:red", markersize=3 if layer < depth else 10)
-    panel.set_title(f"parse tree of {found.class_name}")
+        panel.plot(x, layer, "o", color="black", markersize=4 if layer < depth else 10)
+    panel.set(title=f"parse tree of {found.class_name}", xlim=(0, 1), ylim=(-0.15, depth + 0.1))
     panel.set_axis_off()
 
 

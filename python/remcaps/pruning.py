@@ -1,11 +1,13 @@
 """REM and other pruning strategies for the parameters of any model."""
 
 import json
+import warnings
 from typing import NamedTuple
 
 import torch
 
 from remcaps import _remcaps
+from remcaps._remcaps import Error
 
 
 class PruningReport(NamedTuple):
@@ -19,17 +21,32 @@ class PruningReport(NamedTuple):
 
 
 class _Pruner:
-    """Masks of a model's weights.
-
-    By default the layers that own a weight of two or more dimensions are pruned, without biases and
-    norms. `layers` and `exclude` are patterns of names ("conv*", "class.weight") that change this.
-    """
+    """Masks of a model's weights."""
 
     def __init__(self, parameters, strategy, layers, exclude, **options):
-        options.update(strategy=strategy, layers=list(layers), exclude=list(exclude))
-        self._pruner = _remcaps.Pruner(list(parameters), json.dumps(options))
+        try:
+            named = {name: tensor for name, tensor in parameters}
+            if not all(isinstance(value, torch.Tensor) for value in named.values()):
+                raise TypeError
+        except (TypeError, ValueError):
+            raise TypeError("parameters: expected model.named_parameters(), pairs of a name and a "
+                            "tensor") from None
+        layers, exclude = ([names] if isinstance(names, str) else list(names)
+                           for names in (layers, exclude))
+        options.update(strategy=strategy, layers=layers, exclude=exclude)
+        self._pruner = _remcaps.Pruner(list(named.items()), json.dumps(options))
         self.epoch = 0
         self._pruner.before_epoch(0)
+        for name, mask in self.masks.items():
+            if not mask.any():
+                warnings.warn(f"{name} is 0 everywhere, which counts as pruned; exclude it if it "
+                              "is to be trained", RuntimeWarning, stacklevel=3)
+
+    def __repr__(self):
+        masks = self.masks.values()
+        return (f"remcaps.{type(self).__name__}({len(masks)} weights of "
+                f"{sum(mask.numel() for mask in masks):,} numbers, epoch {self.epoch}, "
+                f"{self.sparsity:.1%} pruned)")
 
     def after_step(self):
         """Call it after the optimiser's step: pruned weights are zero again."""
@@ -52,7 +69,16 @@ class _Pruner:
         return {"epoch": self.epoch, **self._pruner.state()}
 
     def load_state_dict(self, state):
-        state = dict(state)
+        """Takes what state_dict() gave, for the same model; its pruned weights become zero."""
+        state, own = dict(state), self.state_dict()
+        for name in sorted({*own, *state}):
+            if name not in state:
+                raise Error(f"load_state_dict: the state has no {name}")
+            if name not in own:
+                raise Error(f"load_state_dict: {name} is not of this model and strategy")
+            if name.startswith(_MASK) and state[name].shape != own[name].shape:
+                raise Error(f"load_state_dict: {name} has the shape {list(state[name].shape)}; "
+                            f"expected {list(own[name].shape)}")
         self.epoch = state.pop("epoch")
         self._pruner.load_state(state)
         self._pruner.before_epoch(self.epoch)
@@ -77,6 +103,7 @@ class Rem(_Pruner):
             rem.after_step()
         rem.after_epoch(evaluate)
 
+    parameters: model.named_parameters(); move the model to its device first.
     lambda_: a step takes this share of a weight that the loss ignores.
     lambda_decay: lambda of epoch e is lambda_ * lambda_decay**e.
     tolerance: the search may raise the validation loss by this share.
@@ -84,6 +111,12 @@ class Rem(_Pruner):
     plateau: an epoch brings no progress if its loss exceeds the best by more than this share.
     min_accuracy: no search while the accuracy is not above this.
     begin, end: the first and the last epoch that is followed by a search; -1: no end.
+    layers, exclude: patterns of names ("conv*", "class.weight"). By default every layer that owns a
+        weight of two or more dimensions is pruned, without biases, norms and priors of routings.
+
+    masks, sparsity and epoch tell the state. Weights that are zero at the start count as pruned.
+    state_dict() and load_state_dict() resume. Make the object again for a model that has its
+    weights back, then load its state.
     """
 
     def __init__(self, parameters, lambda_=1e-4, *, lambda_decay=0.99, tolerance=0.0,
@@ -100,22 +133,37 @@ class Rem(_Pruner):
     def after_epoch(self, evaluate):
         """Searches the largest threshold that keeps the validation loss, and prunes.
 
-        evaluate() is called many times. It returns the mean loss over the validation images in
-        evaluation mode, or a pair of loss and accuracy. An exception in it leaves all weights as they
-        were.
+        evaluate: called without arguments, many times. It returns the mean loss over the validation
+            images in evaluation mode, or a pair of loss and accuracy. It runs without gradients. An
+            exception in it leaves all weights as they were.
         """
         with torch.no_grad():
             loss, accuracy = _loss_and_accuracy(evaluate())
-        known = [loss]  # the search begins with the unchanged weights
-        return self._end_epoch(
-            loss, accuracy,
-            lambda: known.pop() if known else _loss_and_accuracy(evaluate())[0])
+            known = [loss]  # the search begins with the unchanged weights
+            return self._end_epoch(
+                loss, accuracy,
+                lambda: known.pop() if known else _loss_and_accuracy(evaluate())[0])
 
 
 class Snip(_Pruner):
     """SNIP: prunes once, before training, by the gradients of one batch.
 
+        snip = remcaps.Snip(model.named_parameters(),
+                            lambda: loss(model(images), labels).backward(), sparsity=0.9)
+        for images, labels in batches:
+            ...
+            optimiser.step()
+            snip.after_step()
+
+    parameters: model.named_parameters().
     gradients: a function that calls backward() on the loss of one batch.
+    sparsity: the share of the weights to prune.
+    layers, exclude: patterns of names ("conv*", "class.weight"). By default every layer that owns a
+        weight of two or more dimensions is pruned, without biases, norms and priors of routings.
+
+    masks and sparsity tell the state.
+    state_dict() and load_state_dict() resume. Make the object again for a model that has its
+    weights back, then load its state.
     """
 
     def __init__(self, parameters, gradients, sparsity=0.9, *, layers=(), exclude=("*bias*",)):
@@ -124,7 +172,26 @@ class Snip(_Pruner):
 
 
 class Magnitude(_Pruner):
-    """Prunes the smallest weights on a cubic schedule from epoch `begin` to epoch `end`."""
+    """Prunes the smallest weights, more after each epoch.
+
+        magnitude = remcaps.Magnitude(model.named_parameters(), sparsity=0.9, end=10)
+        for epoch in range(20):
+            for images, labels in batches:
+                ...
+                optimiser.step()
+                magnitude.after_step()
+            magnitude.after_epoch()
+
+    parameters: model.named_parameters().
+    initial_sparsity, sparsity, begin, end: the share that is pruned grows from the first in epoch
+        `begin` to the second in epoch `end`, on a cubic schedule.
+    layers, exclude: patterns of names ("conv*", "class.weight"). By default every layer that owns a
+        weight of two or more dimensions is pruned, without biases, norms and priors of routings.
+
+    masks, sparsity and epoch tell the state.
+    state_dict() and load_state_dict() resume. Make the object again for a model that has its
+    weights back, then load its state.
+    """
 
     def __init__(self, parameters, sparsity=0.9, *, initial_sparsity=0.0, begin=0, end=50,
                  layers=(), exclude=("*bias*",)):
@@ -138,8 +205,12 @@ class Magnitude(_Pruner):
 
 
 def _loss_and_accuracy(value):
-    loss, accuracy = value if isinstance(value, tuple) else (value, 0.0)
-    return float(loss), float(accuracy)
+    try:
+        loss, accuracy = value if isinstance(value, (tuple, list)) else (value, 0.0)
+        return float(loss), float(accuracy)
+    except (TypeError, ValueError):
+        raise TypeError(f"evaluate() returned {value!r}; expected a loss, or a loss and an "
+                        "accuracy") from None
 
 
 _MASK = "mask/"

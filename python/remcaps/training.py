@@ -4,6 +4,7 @@ import json
 import os
 
 from remcaps import _remcaps
+from remcaps._call import assigned, call
 
 
 def recipes():
@@ -23,15 +24,15 @@ def train(recipe, *, out="", data="", device="cpu", on_epoch=None, **overrides):
 
     Ctrl-C finishes the step, saves the state and raises KeyboardInterrupt; resume() goes on.
     """
-    given = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
-    return json.loads(_remcaps.train(os.fspath(recipe), given, os.fspath(out), os.fspath(data),
-                                     device, _with_last_row(on_epoch)))
+    return json.loads(call(_remcaps.train, recipe=os.fspath(recipe), overrides=assigned(overrides),
+                           out=os.fspath(out), data=os.fspath(data), device=str(device),
+                           on_epoch=_with_last_row(on_epoch)))
 
 
 def resume(run, *, data="", device="cpu", epochs=None, on_epoch=None):
     """Goes on with a run that was stopped, exactly. epochs: a new limit."""
-    return json.loads(_remcaps.resume(os.fspath(run), os.fspath(data), device, epochs,
-                                      _with_last_row(on_epoch)))
+    return json.loads(call(_remcaps.resume, run=os.fspath(run), data=os.fspath(data),
+                           device=str(device), epochs=epochs, on_epoch=_with_last_row(on_epoch)))
 
 
 def metrics(run):
@@ -47,4 +48,6 @@ def summary(run):
 def _with_last_row(on_epoch):
     if on_epoch is None:
         return None
+    if not callable(on_epoch):
+        raise TypeError(f"on_epoch is of type {type(on_epoch).__name__}; expected a function")
     return lambda text: on_epoch({key: column[-1] for key, column in json.loads(text).items()})

@@ -20,6 +20,12 @@ namespace remcaps::python {
 namespace py = pybind11;
 using torch::Tensor;
 
+/// To be called now and then in long work: Ctrl-C is an exception.
+inline void stop_if_interrupted() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 /// Long work runs without the interpreter's lock, so that other Python threads go on.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 

@@ -17,9 +17,13 @@ void bind_data(py::module_& module) {
   module.def("dataset_names", &dataset_names);
   module.def(
       "load_dataset",
-      [](const std::string& name, const std::string& data, int64_t validation) {
+      [](const std::string& name, const std::string& data, const std::string& folder,
+         int64_t validation) {
+        if (validation < -1)
+          throw UsageError(fmt::format("validation: {}; expected -1 or more", validation));
         DatasetOptions options;
         options.name = name;
+        options.folder = folder;
         options.validation = validation;
         return load_dataset(options, data_root(data));
       },

@@ -1,4 +1,6 @@
 // Routing, squash and the margin loss on tensors of PyTorch, with autograd.
+#include <torch/csrc/jit/frontend/tracer.h>
+
 #include "python/src/bindings.h"
 #include "remcaps/capsule/routing/dynamic.h"
 #include "remcaps/capsule/routing/scaled_distance.h"
@@ -13,8 +15,22 @@ namespace {
 using Levels = std::optional<int64_t>;
 using Routed = std::pair<Tensor, Tensor>;  // poses and, if asked for, couplings
 
+// torch.jit.trace() and torch.onnx.export() see plain tensor code only.
 KernelPath kernel_path(const std::string& kernels) {
-  return choice<KernelPath>("kernels", kernels, {"fused", "reference"});
+  const auto path = choice<KernelPath>("kernels", kernels, {"fused", "reference"});
+  return torch::jit::tracer::isTracing() ? KernelPath::kReference : path;
+}
+
+// On a GPU a check of the values would wait for them.
+void check_labels(const Tensor& labels, int64_t classes) {
+  check(!labels.is_floating_point() && !labels.is_complex(),
+        "margin loss: labels are {}; expected the numbers of classes",
+        c10::toString(labels.scalar_type()));
+  if (!labels.is_cpu() || labels.numel() == 0) return;
+  const auto outside = [&](int64_t label) { return label < 0 || label >= classes; };
+  for (const Tensor& extreme : {labels.min(), labels.max()})
+    check(!outside(extreme.item<int64_t>()), "margin loss: label {}; expected 0 to {}",
+          extreme.item<int64_t>(), classes - 1);
 }
 
 RoutingRequest request(const Levels& levels, bool trace) {
@@ -113,6 +129,7 @@ void bind_functional(py::module_& module) {
       "margin_loss",
       [](const Tensor& lengths, const Tensor& labels, double m_plus, double m_minus,
          double lambda) {
+        if (lengths.dim() == 2) check_labels(labels, lengths.size(1));
         return margin_loss(lengths, labels,
                            {.m_plus = m_plus, .m_minus = m_minus, .lambda = lambda},
                            KernelPath::kFused);

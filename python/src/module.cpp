@@ -1,5 +1,8 @@
 // The extension module _remcaps. The package `remcaps` is what users see of it.
+#include <filesystem>
+
 #include "python/src/bindings.h"
+#include "remcaps/base/version.h"
 #include "remcaps/recipe/resources.h"
 #include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
@@ -22,8 +25,10 @@ void translate(std::exception_ptr error) {
       PyErr_SetObject(PyExc_SystemExit, py::int_(stop.exit_code()).ptr());
   } catch (const Error& failure) {
     PyErr_SetString(error_type, failure.what());
-  } catch (const c10::Error& failure) {  // what() would add a C++ stack trace
-    PyErr_SetString(PyExc_RuntimeError, failure.what_without_backtrace());
+  } catch (const c10::Error& failure) {
+    PyErr_SetString(PyExc_RuntimeError, error_text(failure).c_str());
+  } catch (const std::filesystem::filesystem_error& failure) {
+    PyErr_SetString(error_type, error_text(failure).c_str());
   }
 }
 
@@ -49,6 +54,7 @@ void bind_errors(py::module_& module) {
 
 PYBIND11_MODULE(_remcaps, module) {
   bind_errors(module);
+  module.attr("__version__") = kVersion;
   // The package's folder has share/remcaps/ with recipes and trained networks.
   module.def("prepare", [](const std::string& package) {
     add_resource_prefix(package);

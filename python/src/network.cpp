@@ -17,12 +17,7 @@ namespace remcaps::python {
 namespace {
 
 using Levels = std::optional<int64_t>;
-
-// Ctrl-C is an exception here.
-void stop_if_interrupted() {
-  const py::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-}
+using Quantizers = std::vector<std::optional<Quantizer>>;  // one for each routing layer
 
 struct Answer {
   Tensor lengths, poses, predicted;       // [B, J], [B, J, D], int64 [B]
@@ -54,21 +49,25 @@ class Network {
   Tensor read(const std::string& picture, bool invert) const {
     return network_.read(picture, invert);
   }
-  Tensor prepare(const Tensor& pixels) const {
-    check(pixels.scalar_type() == torch::kUInt8 && pixels.dim() == 4,
-          "prepare: pixels {} [{}]; expected uint8 [B, C, H, W]",
-          c10::toString(pixels.scalar_type()), fmt::join(pixels.sizes(), ", "));
-    return network_.prepare(pixels);
+  Tensor prepare(const Tensor& pixels) const { return network_.prepare(pixels); }
+
+  // K = `levels` in all routing layers; without it, what the recipe says.
+  Quantizers quantizers(const Levels& levels) const {
+    QuantizeOptions quantize = run_.recipe.quantize;
+    if (levels) {
+      quantizer_of(*levels);  // checks K
+      quantize.levels = {*levels};
+    }
+    return quantize.quantizers(run_.model->routing_layers().size());
   }
 
   Answer call(const Tensor& images, const Levels& levels, bool trace) const {
-    return answer_of(forward(images, levels, trace || levels.has_value()), levels);
+    return answer(images, levels ? quantizers(levels) : Quantizers(), trace || levels.has_value());
   }
 
-  PictureExplained explain(const Tensor& image, int64_t levels, bool of_contributions) const {
-    quantizer_of(levels);  // checks K
+  PictureExplained explain(const Tensor& image, const Levels& levels, bool of_contributions) const {
     PictureExplained explained;
-    explained.answer = call(image, levels, /*trace=*/true);
+    explained.answer = answer(image, quantizers(levels), /*trace=*/true);
     const Explanation found = network_.explain(image.to(torch::kFloat32), levels);
     const AugmentOptions& augment = run_.recipe.dataset.augment;
     const Picture picture = to_picture(image[0].cpu(), augment.mean, augment.std);
@@ -108,35 +107,24 @@ class Network {
   }
 
  private:
-  Forward forward(const Tensor& images, const Levels& levels, bool trace) const {
-    const ImageShape shape = run_.model->input();
-    check(images.dim() == 4 && images.is_floating_point() && images.size(1) == shape.channels &&
-              images.size(2) == shape.height && images.size(3) == shape.width,
-          "{}: images {} [{}]; expected float [B, {}, {}, {}] (prepare() makes them of pixels)",
-          run_.model->name(), c10::toString(images.scalar_type()), fmt::join(images.sizes(), ", "),
-          shape.channels, shape.height, shape.width);
-    const torch::NoGradGuard no_grad;
-    ForwardOptions options;
-    options.trace = trace;
-    if (levels)
-      options.quantizers.assign(run_.model->routing_layers().size(), quantizer_of(*levels));
-    return run_.model->forward(images.to(run_.device, torch::kFloat32), options);
-  }
-
   static std::string encoded(const Picture& picture) {
     return png_data_uri(enlarge(picture, enlargement(picture, 140)));
   }
 
-  static Answer answer_of(const Forward& passed, const Levels& levels) {
+  Answer answer(const Tensor& images, const Quantizers& quantizers, bool trace) const {
+    const torch::NoGradGuard no_grad;
+    ForwardOptions options;
+    options.trace = trace;
+    options.quantizers = quantizers;
+    const Forward passed = run_.model->forward(images.to(run_.device, torch::kFloat32), options);
     Answer answer{passed.activations, passed.poses, passed.activations.argmax(1), {}, {}, {}};
     for (const RoutingTrace& trace : passed.routings) answer.layers[trace.layer] = trace.coupling;
     if (passed.routings.empty()) return answer;
     const RoutingTrace& last = passed.routings.back();
     answer.couplings = last.coupling;
-    if (levels && !last.convolutional())
-      answer.tree =
-          level_indices(couplings_to(last.coupling, answer.predicted), quantizer_of(*levels))
-              .to(torch::kUInt8);
+    if (!quantizers.empty() && quantizers.back() && !last.convolutional())
+      answer.tree = level_indices(couplings_to(last.coupling, answer.predicted), *quantizers.back())
+                        .to(torch::kUInt8);
     return answer;
   }
 
@@ -148,6 +136,7 @@ class Network {
 // --json`.
 std::string measure(const Network& network, const std::string& split, const std::string& data,
                     const Levels& levels, int64_t batch, bool trees) {
+  if (batch < 1) throw UsageError(fmt::format("batch: {}; expected 1 or more", batch));
   const LoadedRun& run = network.run();
   const DataSplits splits = run.load_data(data);
   const BatchSource source = run.source(splits, split);
@@ -164,14 +153,8 @@ std::string measure(const Network& network, const std::string& split, const std:
                          {"sparsity", sparsity.published()}};
   Evaluation plain;
   if (trees) {
-    QuantizeOptions quantize = run.recipe.quantize;
-    if (levels) {
-      quantizer_of(*levels);  // checks K
-      quantize.levels = {*levels};
-    }
-    SplitMeasurement measured = measure_split(
-        *run.model, source, quantize.quantizers(run.model->routing_layers().size()), options,
-        /*scores=*/true);
+    SplitMeasurement measured =
+        measure_split(*run.model, source, network.quantizers(levels), options, /*scores=*/true);
     check(measured.trees.has_value(),
           "the last routing layer of {} is not quantized (its K is 0): give levels",
           run.weights.string());

@@ -9,11 +9,12 @@ namespace {
 using NamedParameters = std::vector<std::pair<std::string, Tensor>>;
 
 // A layer is prunable if it owns a weight: a tensor of two or more dimensions that is no bias.
-// Norms have none.
+// Norms have none. The prior of self-attention routing is left alone, as in the program.
 PrunableNetwork network_of(const NamedParameters& parameters) {
   PrunableNetwork network;
   network.name = "the model";
   for (const auto& [name, tensor] : parameters) {
+    if (selects("*prior", name)) continue;
     network.parameters.push_back({name, tensor});
     if (tensor.dim() < 2 || selects("*bias*", name)) continue;
     network.searched.push_back(name);

@@ -34,6 +34,7 @@ std::string train(const std::string& name, const std::vector<std::string>& overr
   const Recipe recipe = load_recipe(name, overrides);
   const fs::path root = data_root(data);
   const DataSplits splits = load_dataset(recipe.dataset, root);
+  stop_if_interrupted();
   const auto trainer =
       start_run(recipe, splits, out.empty() ? default_runs_folder(recipe) : fs::path(out), root,
                 parse_device(device));
@@ -46,6 +47,7 @@ std::string resume(const std::string& path, const std::string& data, const std::
   Recipe recipe = read_run_recipe(folder);
   if (epochs) recipe.train.epochs = *epochs;
   const DataSplits splits = load_dataset(recipe.dataset, run_data_root(folder, data));
+  stop_if_interrupted();
   Trainer trainer(recipe, splits, folder, parse_device(device));
   return run(trainer, on_epoch);
 }

@@ -33,8 +33,11 @@ def test_the_tour_prints_numbers_and_writes_pictures(tmp_path):
     assert all(image.imread(p)[..., :3].std() > 0.05 for p in pictures)  # not blank
 
 
-def test_the_example_trains_prunes_and_shows_trees():
-    run = run_example("own_capsnet.py", "--images=1024", "--epochs=3")
+def test_the_example_trains_prunes_and_shows_trees(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    picture = tmp_path / "own-capsnet.png"
+    run = run_example("own_capsnet.py", "--images=1024", "--epochs=3", f"--out={picture}")
+    assert image.imread(picture)[..., :3].std() > 0.05  # not blank
     rows = re.findall(r"^ +\d+ +([\d.]+)% +([\d.]+)%$", run.stdout, re.MULTILINE)
     assert len(rows) == 3
     sparsities = [float(sparsity) for _, sparsity in rows]

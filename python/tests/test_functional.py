@@ -101,5 +101,27 @@ def test_wrong_arguments_are_one_line():
     assert isinstance(error.value, RuntimeError) and "\n" not in str(error.value)
     with pytest.raises(remcaps.UsageError, match="levels: 1; expected 2 to 256"):
         F.dynamic_routing(u, w, b, levels=1)
-    with pytest.raises(TypeError):
-        F.dynamic_routing("children", w, b)
+    for given, message in [(("children", w, b), "children is of type str; expected a tensor"),
+                           ((u, w.detach().numpy(), b), "weight is of type ndarray"),
+                           ((u, w, 3), "bias is of type int; expected a tensor")]:
+        with pytest.raises(TypeError, match=message) as error:
+            F.dynamic_routing(*given)
+        assert "\n" not in str(error.value)
+    with pytest.raises(TypeError, match="levels is of type float; expected an integer"):
+        F.dynamic_routing(u, w, b, levels=11.0)
+
+
+@pytest.mark.parametrize("labels, message", [
+    (torch.tensor([0, 3]), "label 3; expected 0 to 2"), (torch.tensor([-1, 0]), "label -1"),
+    (torch.tensor([0.0, 1.0]), "labels are Float")])
+def test_labels_that_name_no_class_are_errors(labels, message):
+    with pytest.raises(remcaps.Error, match=message):
+        F.margin_loss(torch.rand(2, 3), labels)
+
+
+def test_a_traced_layer_computes_the_same():
+    layer = torch.nn.Sequential(remcaps.nn.PrimaryCaps(2, types=2, kernel=3, dim=4),
+                                remcaps.nn.FcCaps(2 * 9, 3, 4, 5))
+    traced = torch.jit.trace(layer, torch.randn(2, 2, 5, 5))
+    images = torch.randn(2, 2, 5, 5)
+    torch.testing.assert_close(traced(images), layer(images), rtol=1e-5, atol=1e-6)

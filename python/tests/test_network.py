@@ -29,8 +29,22 @@ def test_data_sets_are_tensors(fashion):
     assert fashion.test.labels.bincount().tolist() == [1000] * 10
     assert len(fashion.train.labels) + len(fashion.validation.labels) == 60000
     assert "fashion-mnist" in remcaps.data.names()
+    assert "images uint8 [10000, 1, 28, 28], labels int64 [10000]" in repr(fashion)
+    with pytest.raises(remcaps.UsageError, match="validation: -5"):
+        remcaps.data.load("fashion-mnist", validation=-5)
     with pytest.raises(remcaps.Error, match="did you mean"):
         remcaps.data.load("fashion-mnits")
+
+
+def test_a_folder_of_pictures_is_a_data_set(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    for name in ("cats", "dogs"):
+        (tmp_path / name).mkdir()
+        for k in range(4):
+            image.imsave(tmp_path / name / f"{k}.png", numpy.random.rand(8, 8, 3))
+    pictures = remcaps.data.load("folder", folder=tmp_path)
+    assert pictures.class_names == ["cats", "dogs"]
+    assert sum(len(split.labels) for split in pictures.splits.values()) == 8
 
 
 def test_a_zoo_network_classifies_tensors_arrays_and_pixels(network, fashion):
@@ -44,8 +58,19 @@ def test_a_zoo_network_classifies_tensors_arrays_and_pixels(network, fashion):
     assert answer.couplings is None and answer.tree is None
     assert torch.equal(network(pixels.numpy()).lengths, answer.lengths)
     assert torch.equal(network(network.prepare(pixels)).lengths, answer.lengths)
-    with pytest.raises(remcaps.Error, match=r"expected float \[B, 1, 28, 28\]"):
-        network(torch.rand(2, 3, 28, 28))
+    flipped = pixels.numpy()[:, :, ::-1]  # PyTorch takes no negative strides
+    assert torch.equal(network(flipped).lengths, network(pixels.flip(2)).lengths)
+    assert network(pixels[:0]).lengths.shape == (0, 10)
+    assert repr(network(pixels[:2], trace=True)) == (
+        f"Answer(predicted={answer.predicted[:2].tolist()}, lengths [2, 10], poses [2, 10, 16], "
+        "couplings [2, 1152, 10])")
+    for wrong, message in [(torch.rand(2, 3, 28, 28), r"\[2, 3, 28, 28\]; .*\[B, 1, 28, 28\]"),
+                           (pixels[0], r"uint8 \[1, 28, 28\]; expected uint8 \[B, C, H, W\]"),
+                           (pixels.long(), "int64 .*expected uint8 pixels or prepared float32")]:
+        with pytest.raises(remcaps.UsageError, match=message):
+            network(wrong)
+    with pytest.raises(TypeError, match="images is of type NoneType"):
+        network(None)
 
 
 def test_quantized_answers_have_couplings_and_trees(network, fashion):
@@ -80,6 +105,7 @@ def test_explanation_has_saliency_and_a_tree(network, fashion):
     carried = sum(edge.share for edge in explanation.edges)
     positive = float(explanation.contributions.clamp(min=0).sum())
     assert carried * explanation.evidence == pytest.approx(positive / 2, rel=0.5)
+    assert len(repr(explanation)) < 200
     couplings = network.explain(fashion.test.images[:1], view="couplings")
     assert couplings.evidence == explanation.evidence
     assert couplings.edges != explanation.edges
@@ -178,6 +204,10 @@ def test_a_wrong_name_is_one_line_that_suggests():
     assert "\n" not in str(error.value)
     with pytest.raises(remcaps.Error):
         remcaps.load("no/such/run")
+    with pytest.raises(remcaps.UsageError, match="batch: 0; expected 1 or more"):
+        remcaps.evaluate("zoo:fashion-mnist/eff-capsnet-rem", batch=0)
+    with pytest.raises(TypeError, match="split is of type int; expected a string"):
+        remcaps.evaluate("zoo:fashion-mnist/eff-capsnet-rem", 3)
 
 
 def test_networks_and_recipes_are_found_from_any_folder(tmp_path):

@@ -76,9 +76,28 @@ def test_other_routings_and_shared_matrices():
     assert torch.equal(shared(children), full(children))
 
 
+def test_layers_look_like_those_of_torch():
+    torch.manual_seed(3)
+    layer = nn.FcCaps(12, 5, iterations=2, shared_over=4, dtype=torch.float64)
+    assert repr(layer) == ("FcCaps(12 x 8 -> 5 x 16, routing='dynamic', shared_over=4, "
+                           "iterations=2)")
+    assert {p.dtype for p in layer.parameters()} == {torch.float64}
+    before = copy.deepcopy(layer.state_dict())
+    layer.bias.data.zero_()
+    torch.manual_seed(3)
+    layer.reset_parameters()
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    assert layer.weight.std().item() == pytest.approx(0.1, rel=0.2)
+    assert bool((layer.bias == 0.1).all())
+
+
 def test_wrong_options_are_usage_errors():
     with pytest.raises(remcaps.UsageError, match="unknown value attention"):
         nn.FcCaps(12, 5, routing="attention")
+    with pytest.raises(TypeError, match="FcCaps: unknown argument iteration; known: iterations"):
+        nn.FcCaps(12, 5, iteration=2)
+    with pytest.raises(TypeError, match="ConvCaps: unknown argument trace"):
+        nn.ConvCaps(2, 3, 2, trace=True)
     with pytest.raises(remcaps.UsageError, match="12 children cannot share matrices in groups of 5"):
         nn.FcCaps(12, 5, shared_over=5)
     with pytest.raises(remcaps.UsageError, match=r"expected \[B, 2 types x 3x3, 4\]"):

@@ -47,6 +47,8 @@ def test_entropy_keys_and_trees_equal_a_count_by_hand(levels):
 
 def test_wrong_input_is_an_error_and_counts_nothing():
     trees = remcaps.ParseTrees()
+    assert repr(trees) == "remcaps.ParseTrees(levels=11, no images)"
+    assert "no images" in trees._repr_html_()
     with pytest.raises(remcaps.Error, match="no couplings were added yet"):
         trees.entropy
     trees.add(torch.rand(2, 5, 3), torch.tensor([0, 1]))
@@ -56,4 +58,7 @@ def test_wrong_input_is_an_error_and_counts_nothing():
         trees.add(torch.rand(2, 5, 3), torch.tensor([0, 3]))
     with pytest.raises(remcaps.Error, match=r"expected \[B, I, J\] and \[B\]"):
         trees.add(torch.rand(2, 5), torch.tensor([0, 1]))
+    with pytest.raises(TypeError, match="couplings is of type NoneType"):
+        trees.add(None, torch.tensor([0]))
     assert trees.samples_per_class.tolist() == [1, 1, 0]
+    assert repr(trees) == "remcaps.ParseTrees(levels=11, 2 images, 0.00 bits)"

@@ -162,8 +162,57 @@ def test_scopes_and_wrong_options():
         remcaps.Rem(net.named_parameters(), layers=["conv"])
     with pytest.raises(remcaps.UsageError, match="pruning.lambda"):
         remcaps.Rem(net.named_parameters(), lambda_=2)
-    with pytest.raises(TypeError):
-        remcaps.Rem(net.parameters())
+    for wrong in (net.parameters(), net, dict(net.named_parameters()), 3):
+        with pytest.raises(TypeError, match="expected model.named_parameters()"):
+            remcaps.Rem(wrong)
+    for result in (None, "x", (1, 2, 3)):
+        with pytest.raises(TypeError, match="evaluate\\(\\) returned"):
+            rem.after_epoch(lambda: result)
+    assert rem.sparsity == 0 and "336 numbers" in repr(rem)
+
+
+def test_a_prior_of_routing_is_left_alone_and_zeros_are_told():
+    attention = remcaps.nn.FcCaps(6, 3, 4, 5, routing="self-attention")
+    assert set(remcaps.Rem(attention.named_parameters()).masks) == {"weight"}
+    net = torch.nn.Linear(3, 2)
+    net.weight.data.zero_()
+    with pytest.warns(RuntimeWarning, match="weight is 0 everywhere"):
+        remcaps.Rem(net.named_parameters())
+
+
+def test_snip_and_magnitude_resume():
+    net, (x, y) = model(), data()
+    gradients = lambda net: torch.nn.functional.cross_entropy(net(x), y).backward()
+    makers = [lambda net: remcaps.Snip(net.named_parameters(), lambda: gradients(net), 0.5),
+              lambda net: remcaps.Magnitude(net.named_parameters(), 0.8, end=4)]
+    for make in makers:
+        first = make(net)
+        for _ in range(2 if isinstance(first, remcaps.Magnitude) else 0):
+            first.after_epoch()
+        twin = model()
+        twin.load_state_dict(net.state_dict())
+        second = make(twin)
+        second.load_state_dict(first.state_dict())
+        assert second.epoch == first.epoch and 0 < second.sparsity == first.sparsity
+        twin[0].weight.data.fill_(1)
+        second.after_step()
+        assert torch.equal(twin[0].weight != 0, first.masks["0.weight"])
+        if isinstance(first, remcaps.Magnitude):
+            first.after_epoch(), second.after_epoch()
+            assert first.sparsity == second.sparsity
+
+
+def test_a_state_of_another_model_or_strategy_is_refused():
+    net = model()
+    rem = remcaps.Rem(net.named_parameters())
+    state = rem.state_dict()
+    for wrong, message in [({}, "has no epoch"),
+                           ({**state, "mask/other": state["mask/0.weight"]}, "mask/other"),
+                           ({**state, "mask/0.weight": torch.ones(2, 2)}, r"expected \[16, 20\]"),
+                           (remcaps.Magnitude(net.named_parameters()).state_dict(), "plateau")]:
+        with pytest.raises(remcaps.Error, match=message):
+            rem.load_state_dict(wrong)
+    rem.load_state_dict(state)
 
 
 def test_a_weight_may_have_any_name():

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 
+import numpy
 import pytest
 
 import remcaps
@@ -16,7 +17,8 @@ QUICK = dict(dataset={"limit_train": 192, "limit_test": 64, "validation": 64},
 def test_training_reports_epochs_and_returns_the_summary(tmp_path):
     rows = []
     summary = remcaps.train(RECIPE, out=tmp_path, on_epoch=rows.append,
-                            train={"epochs": 2, "lr": 0.002}, metrics={"every": 1}, **QUICK)
+                            train={"epochs": numpy.int64(2), "lr": 0.002},
+                            metrics={"every": 1}, **QUICK)
     assert [row["epoch"] for row in rows] == [0, 1]
     assert rows[0]["lr"] == 0.002 and rows[1]["lr"] == pytest.approx(0.002 * 0.99)
     assert all(0 <= row["validation_accuracy"] <= 1 for row in rows)
@@ -89,5 +91,9 @@ def test_wrong_recipes_and_keys_are_usage_errors(tmp_path):
         remcaps.train(RECIPE, out=tmp_path, train={"epoch": 1})
     with pytest.raises(remcaps.UsageError, match="data"):
         remcaps.train(RECIPE, out=tmp_path, datas="x")
+    with pytest.raises(TypeError, match="on_epoch is of type int; expected a function"):
+        remcaps.train(RECIPE, out=tmp_path, on_epoch=3)
+    with pytest.raises(TypeError, match="epochs is of type object"):
+        remcaps.train(RECIPE, out=tmp_path, train={"epochs": object()})
     assert list(pathlib.Path(tmp_path).iterdir()) == []
     assert RECIPE in remcaps.recipes()
