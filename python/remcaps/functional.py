@@ -11,8 +11,8 @@ Routing functions return the parents' poses. With ``trace=True`` they return ``(
 couplings have no gradient. ``levels=K`` rounds the couplings of the last iteration to K levels
 before the weighted sum.
 
-float32 tensors go through fused kernels; ``kernels="reference"``, other types and
-torch.jit.trace() use plain tensor code.
+float32 tensors go through fused kernels, which have no second derivative. ``kernels="reference"``,
+other types and torch.jit.trace() use plain tensor code.
 """
 
 from remcaps import _remcaps

@@ -109,6 +109,8 @@ def test_wrong_arguments_are_one_line():
         assert "\n" not in str(error.value)
     with pytest.raises(TypeError, match="levels is of type float; expected an integer"):
         F.dynamic_routing(u, w, b, levels=11.0)
+    with pytest.raises(remcaps.Error, match="windows of 3x3, 1 apart"):
+        F.conv_caps_routing(torch.randn(2, 2, 2, 2, 6), torch.randn(18, 3, 5, 6), kernel=3)
 
 
 @pytest.mark.parametrize("labels, message", [
@@ -117,6 +119,20 @@ def test_wrong_arguments_are_one_line():
 def test_labels_that_name_no_class_are_errors(labels, message):
     with pytest.raises(remcaps.Error, match=message):
         F.margin_loss(torch.rand(2, 3), labels)
+
+
+def test_a_second_derivative_is_exact_or_an_error():
+    def penalty(function, x):
+        (gradient,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), x)[0]
+
+    u, w, _ = layer()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        penalty(lambda x: F.dynamic_routing(x, w), u)
+    map = torch.randn(2, 8, 3, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        penalty(lambda x: F.squash_to_capsules(x, 2, 4), map)
+    assert penalty(lambda x: F.dynamic_routing(x, w, kernels="reference"), u).abs().max() > 0
 
 
 def test_a_traced_layer_computes_the_same():

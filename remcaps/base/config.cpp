@@ -106,7 +106,8 @@ ConfigSection::ConfigSection(YAML::Node node, std::string source, std::string pr
 }
 
 std::string ConfigSection::describe(const std::string& name) const {
-  return fmt::format("recipe {}: {}{}{}", source_, prefix_, prefix_.empty() ? "" : ".", name);
+  const std::string key = fmt::format("{}{}{}", prefix_, prefix_.empty() ? "" : ".", name);
+  return source_.empty() ? key : fmt::format("recipe {}: {}", source_, key);
 }
 
 void ConfigSection::reject(const std::string& name, const std::string& found,

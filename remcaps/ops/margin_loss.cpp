@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/pointwise/pointwise.h"
+#include "remcaps/ops/once_differentiable.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/ops/cuda_stream.h"
 #endif
@@ -40,6 +41,7 @@ class MarginLoss : public torch::autograd::Function<MarginLoss> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("margin loss");
     return {context->get_saved_variables()[0] * grad_outputs[0], Tensor(), Tensor()};
   }
 };

@@ -10,6 +10,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/routing/dynamic_routing.h"
 #include "remcaps/kernels/routing/scaled_distance.h"
+#include "remcaps/ops/once_differentiable.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/ops/cuda_stream.h"
 #endif
@@ -219,6 +220,7 @@ class FusedRouting : public torch::autograd::Function<FusedRouting> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("routing");
     const variable_list inputs = context->get_saved_variables();
     const Tensor &children = inputs[0], &weight = inputs[1], &bias = inputs[2];
     auto& numbers = context->saved_data;

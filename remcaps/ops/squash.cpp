@@ -4,6 +4,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/pointwise/pointwise.h"
+#include "remcaps/ops/once_differentiable.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/ops/cuda_stream.h"
 #endif
@@ -77,6 +78,7 @@ class CapsuleSquash : public torch::autograd::Function<CapsuleSquash> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("squash");
     const auto [map, shape, epsilon] = recalled(context);
     const Tensor grad_capsules = grad_outputs[0].contiguous();
     Tensor grad_map = torch::empty_strided(map.sizes(), map.strides(), map.options());
@@ -117,6 +119,7 @@ class ChannelSquash : public torch::autograd::Function<ChannelSquash> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("squash");
     const auto [map, shape, epsilon] = recalled(context);
     const auto options = map.options().requires_grad(false);
     Tensor grad_squashed = grad_outputs[0];

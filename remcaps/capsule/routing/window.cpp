@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "remcaps/base/error.h"
 #include "remcaps/capsule/routing/iterated.h"
 #include "remcaps/torch/compat.h"
@@ -16,6 +18,10 @@ RoutingResult conv_caps_routing(const Tensor& children, const Tensor& weight, co
         "ConvCaps routing: children [{}] and weight [{}]; expected [B, T, H, W, Din] and "
         "[T*{}*{}, J, Dout, Din]",
         fmt::join(children.sizes(), ", "), fmt::join(weight.sizes(), ", "), kernel, kernel);
+  check(stride >= 1 && kernel <= std::min(children.size(2), children.size(3)),
+        "ConvCaps routing: windows of {}x{}, {} apart, in children [{}]; expected windows inside "
+        "HxW, at least 1 apart",
+        kernel, kernel, stride, fmt::join(children.sizes(), ", "));
   const NoCudaAutocast float32(children.device());
   const int64_t batch = children.size(0);
   const Tensor windows = (float32.was_on() ? children.to(torch::kFloat32) : children)
