@@ -21,6 +21,7 @@ void add_page(CLI::App& app);
 void add_paste(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_predict(CLI::App& app);
+void add_prune(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_report(CLI::App& app);
 void add_reproduce(CLI::App& app);

@@ -51,6 +51,7 @@ void remcaps::cli::add_commands(CLI::App& app) {
   add_status(app);
   add_predict(app);
   add_explain(app);
+  add_prune(app);
   add_export(app);
   add_zoo(app);
   add_figure(app);

@@ -35,7 +35,8 @@ json origin_of(const LoadedRun& run) {
     for (const char* key : keys)
       if (from.contains(key)) to[key] = from[key];
   };
-  if (has_card(run.weights)) keep(read_card(run.weights), origin, {"training", "data_note"});
+  if (has_card(run.weights))
+    keep(read_card(run.weights), origin, {"training", "data_note", "pruned"});
   const fs::path file = run.weights.parent_path() / "summary.json";
   std::error_code error;
   if (!fs::exists(file, error)) return origin;
@@ -93,6 +94,7 @@ std::string card_rows(const json& numbers) {
       fmt::format("`{}`, seed {}, weights of epoch {}", numbers.at("recipe").get<std::string>(),
                   numbers.at("seed").get<int64_t>(), numbers.at("epoch").get<int64_t>() + 1));
   if (numbers.contains("training")) row("training", training_text(numbers["training"]));
+  if (numbers.contains("pruned")) row("pruned after training", numbers["pruned"]);
   row("test accuracy",
       fmt::format("{} of {} images", percent("accuracy"), with_commas(numbers.at("samples"))));
   if (numbers.contains("accuracy_quantized")) {
@@ -105,6 +107,12 @@ std::string card_rows(const json& numbers) {
     row("parse trees",
         fmt::format("{:g} per class (median)", numbers.at("median_keys").get<double>()));
   }
+  if (numbers.contains("effective_parts"))
+    row("effective parts", fmt::format("{:.1f} capsules carry half of the evidence, on average",
+                                       numbers["effective_parts"].at("half").get<double>()));
+  if (numbers.contains("capsules"))
+    row("capsules", fmt::format("{}, {} left", with_commas(numbers["capsules"].get<int64_t>()),
+                                with_commas(numbers.at("capsules_left").get<int64_t>())));
   row("parameters", fmt::format("{}, {} not zero", with_commas(numbers.at("parameters")),
                                 with_commas(numbers.at("parameters_nonzero"))));
   row("sparsity", percent("sparsity"));
@@ -302,7 +310,7 @@ json measure_for_card(const LoadedRun& run, const BatchSource& test,
   options.on_progress = on_progress;
   const SplitMeasurement measured = measure_split(
       *run.model, test, run.recipe.quantize.quantizers(run.model->routing_layers().size()), options,
-      /*scores=*/false);
+      /*scores=*/true);
   check(std::isfinite(measured.plain.loss), "{}: the loss on test is not finite",
         run.weights.string());
   const Sparsity sparsity = measure_sparsity(*run.model);
@@ -318,6 +326,11 @@ json measure_for_card(const LoadedRun& run, const BatchSource& test,
                   {"parameters", sparsity.parameters},
                   {"parameters_nonzero", sparsity.nonzero},
                   {"sparsity", sparsity.published()}};
+  const DeadStructures dead = count_dead_structures(*run.model);
+  if (dead.dead_capsules > 0) {
+    numbers["capsules"] = dead.capsules;
+    numbers["capsules_left"] = dead.capsules - dead.dead_capsules;
+  }
   if (measured.trees) add_parse_trees(numbers, *measured.trees);
   return numbers;
 }
@@ -332,6 +345,7 @@ ModelExport export_model(LoadedRun& run, const DataSplits& data, const fs::path&
   numbers.update(origin_of(run));
   for (const std::string& note : {data.test.note, options.data_note})
     if (!note.empty()) numbers["data_note"] = note;
+  if (!options.pruned.empty()) numbers["pruned"] = options.pruned;
   return write_model(run, compressed, out, numbers, options, &data, on_progress);
 }
 

@@ -99,5 +99,11 @@ TEST_F(WrongRemArguments, AreExplainedInOneLine) {
   expect_one_line(remcaps({"reproduce", "mian"}), 2, "did you mean main?");
 }
 
+TEST_F(RemCommands, PruneNeedsDynamicRouting) {
+  expect_one_line(remcaps({"prune", run_, "--out", "few.safetensors"}), 2,
+                  "eff-capsnet: whole capsules can be taken out of class layers with dynamic");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "few.safetensors"));
+}
+
 }  // namespace
 }  // namespace remcaps
