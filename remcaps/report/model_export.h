@@ -15,7 +15,7 @@ struct ModelExport {
 
 struct ModelExportOptions {
   std::string data_note = {};  ///< how the data differ from the official ones
-  std::string pruned = {};  ///< how it was pruned after its training, for the card
+  std::string pruned = {};     ///< how it was pruned after its training, for the card
   /// Without what pruning has made dead (runtime/compact.h).
   bool compact = false;
   bool int8_weights = false;
