@@ -36,22 +36,25 @@ ChildCapsules capsules_of(const LoadedRun& run, const BatchSource& source, const
 }
 
 void print_try(const CapsulePruningTry& of) {
-  fmt::print("{:>6} {:>9} {:>10.6f} {:>8.2f} % {:>9.2f} % {:>8.2f} bit{}\n", of.groups, of.capsules,
-             of.loss, of.accuracy * 100, of.accuracy_quantized * 100, of.entropy,
-             of.within ? "" : "  (above the bound)");
+  std::string quantized;
+  if (of.accuracy_quantized && of.entropy)
+    quantized = fmt::format(" {:>9.2f} % {:>8.2f} bit", *of.accuracy_quantized * 100, *of.entropy);
+  fmt::print("{:>6} {:>9} {:>10.6f} {:>8.2f} %{}{}\n", of.groups, of.capsules, of.loss,
+             of.accuracy * 100, quantized, of.within ? "" : "  (above the bound)");
   std::fflush(stdout);
 }
 
 nlohmann::json to_json(const std::vector<CapsulePruningTry>& tries) {
   auto list = nlohmann::json::array();
-  for (const CapsulePruningTry& of : tries)
+  for (const CapsulePruningTry& of : tries) {
     list.push_back({{"groups", of.groups},
                     {"capsules", of.capsules},
                     {"loss", of.loss},
                     {"accuracy", of.accuracy},
-                    {"accuracy_quantized", of.accuracy_quantized},
-                    {"entropy", of.entropy},
                     {"within", of.within}});
+    if (of.accuracy_quantized) list.back()["accuracy_quantized"] = *of.accuracy_quantized;
+    if (of.entropy) list.back()["entropy"] = *of.entropy;
+  }
   return list;
 }
 

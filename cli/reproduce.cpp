@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +20,7 @@
 #include "remcaps/report/figure.h"
 #include "remcaps/report/reproduction.h"
 #include "remcaps/report/table.h"
+#include "remcaps/torch/runtime.h"
 #include "remcaps/training/interrupt.h"
 
 namespace remcaps::cli {
@@ -31,6 +33,7 @@ struct ReproduceCommand {
   bool dry = false, commands = false;
   int64_t jobs = 1;
   int64_t worker_of = 0;  ///< the number of processes, if --jobs has started this one
+  int64_t parent = 0;     ///< the process that has started it
   std::string submit;
   SlurmOptions slurm;
   ReproduceOptions options;
@@ -56,7 +59,8 @@ const char* state_text(PlannedRun::State state) {
   return "";
 }
 
-// A table of the runs that are finished, or a figure if all of its runs are.
+// A table of the runs that are finished, or a figure if all of its runs are. Nothing if --only
+// leaves none of a figure's runs.
 void show_result(const ReproduceCommand& command, const Reproduction& wanted,
                  const std::vector<PlannedRun>& plan) {
   const auto finished = [](const PlannedRun& run) {
@@ -71,14 +75,14 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
     print_notes(found.notes());
     return;
   }
-  if (!std::all_of(plan.begin(), plan.end(), finished)) return;
+  if (plan.empty() || !std::all_of(plan.begin(), plan.end(), finished)) return;
   // A figure shows one seed of each recipe. The run of a decoder represents its encoder.
   FigureOptions figure;
   figure.data = command.place.data;
   figure.device = command.options.device;
   for (const PlannedRun& run : plan)
     if (run.seed == command.options.seeds.front()) figure.runs.push_back(run.folder.string());
-  if (wanted.figure == "perturbations") figure.runs.erase(figure.runs.begin());
+  if (wanted.figure == "perturbations") figure.runs = {figure.runs.back()};
   const FigureFiles files = write_figure(wanted.figure, figure, command.figures / wanted.name);
   fmt::print("{}\n{}\n", files.svg.string(), files.csv.string());
 }
@@ -184,7 +188,11 @@ class SweepDisplay {
     for (size_t k = 0; k < plan.size(); ++k) {
       if (!shard.has(k)) continue;
       parents_.push_back(plan[k].folder.parent_path());
-      runs_.push_back(remcaps::status_of(parents_.back(), plan[k].recipe, plan[k].seed));
+      RunStatus& run = runs_.emplace_back();
+      run.recipe = plan[k].recipe;
+      run.seed = plan[k].seed;
+      run.folder = plan[k].folder;
+      run = look(runs_.size() - 1);
     }
   }
   ~SweepDisplay() { erase(); }
@@ -195,12 +203,21 @@ class SweepDisplay {
     erase();
     for (size_t k = 0; k < runs_.size(); ++k) {
       if (runs_[k].state == State::kFinished) continue;
-      const RunStatus now = remcaps::status_of(parents_[k], runs_[k].recipe, runs_[k].seed);
-      const RunStatus before = std::exchange(runs_[k], now);
-      if (now.state != before.state) announce(k);
+      const RunStatus before = std::exchange(runs_[k], look(k));
+      if (runs_[k].state != before.state) announce(k);
     }
     draw();
   }
+
+  /// Says it above the table.
+  void tell(const std::string& text) {
+    erase();
+    say("{}", text);
+    draw();
+  }
+
+  /// What stands on the terminal stays there: something else has been written below the table.
+  void leave() { lines_ = 0; }
 
   /// Erases the table. Returns how many runs are not finished, and says why, if it has not yet.
   int finish() {
@@ -217,6 +234,15 @@ class SweepDisplay {
 
  private:
   using State = RunStatus::State;
+
+  // The last known state if a worker changes the run's files between a look and a read.
+  RunStatus look(size_t k) const {
+    try {
+      return remcaps::status_of(parents_[k], runs_[k].recipe, runs_[k].seed);
+    } catch (const std::exception&) {
+      return runs_[k];
+    }
+  }
 
   void announce(size_t k) {
     const RunStatus& run = runs_[k];
@@ -254,18 +280,21 @@ int work_side_by_side(const ReproduceCommand& command, const std::vector<Planned
   const ReproduceOptions& options = command.options;
   std::vector<std::string> words = worker_command(command);
   const int threads = std::max(1, at::get_num_threads() / static_cast<int>(command.jobs));
-  words.insert(words.end(), {"--worker-of", std::to_string(command.jobs), "--shard",
-                             fmt::format("{}/{}", options.shard.index, options.shard.count),
-                             "--threads", std::to_string(threads)});
+  words.insert(words.end(),
+               {"--worker-of", std::to_string(command.jobs), "--parent", std::to_string(::getpid()),
+                "--shard", fmt::format("{}/{}", options.shard.index, options.shard.count),
+                "--threads", std::to_string(threads)});
   if (options.budget > 0)
     words.insert(words.end(), {"--budget", fmt::format("{}", options.budget)});
   const InterruptGuard guard;
   Workers workers(words, command.jobs, options.runs / "jobs", file_name(command));
   SweepDisplay display(plan, options.shard);
+  const auto tell = [&display](const std::string& text) { display.tell(text); };
   bool stopping = false;
-  for (auto drawn = Clock::now(); workers.running();) {
+  for (auto drawn = Clock::now(); workers.running(tell);) {
     if (!stopping && InterruptGuard::signal() != 0) {
       stopping = true;
+      display.leave();  // the guard has written that it stops
       workers.signal(SIGTERM);
     }
     if (Clock::now() - drawn >= std::chrono::seconds(1)) {
@@ -302,7 +331,27 @@ int work_alone(const ReproduceCommand& command, std::vector<PlannedRun>& plan) {
   return failures;
 }
 
+// Prints what can be shown. Returns how many tables and figures cannot be.
+int show_results(const ReproduceCommand& command, const std::vector<Reproduction>& wanted,
+                 const std::vector<PlannedRun>& plan) {
+  int failures = 0;
+  for (const Reproduction& each : wanted) {
+    if (each.name != wanted.front().name) fmt::print("\n");
+    try {
+      show_result(command, each, runs_of(each, plan, command.options));
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (wanted.size() == 1 || std::ferror(stdout) != 0) throw;
+      say("{}: {}", each.name, error_text(error));
+      ++failures;
+    }
+  }
+  return failures;
+}
+
 void run_reproduce(ReproduceCommand command) {
+  if (command.worker_of > 0) end_with_parent(command.parent);
   if (command.names == std::vector<std::string>{"list"}) return list_reproductions();
   std::vector<Reproduction> wanted;
   for (const std::string& name : command.names) wanted.push_back(reproduction(name));
@@ -320,12 +369,11 @@ void run_reproduce(ReproduceCommand command) {
     return;
   }
   if (command.worker_of > 0) {
-    end_with_parent();
     command.options.workers = command.worker_of;
   } else {
     keep_plans(command, wanted, plan);
   }
-  int failures = 0;
+  int failures = 0, not_shown = 0;
   if (command.jobs > 1) {
     failures = work_side_by_side(command, plan);
     plan = plan_runs(wanted, command.options);
@@ -333,13 +381,11 @@ void run_reproduce(ReproduceCommand command) {
     failures = work_alone(command, plan);
   }
   if (command.options.shard.everything() && command.worker_of == 0)
-    for (const Reproduction& each : wanted) {
-      if (each.name != wanted.front().name) fmt::print("\n");
-      show_result(command, each, runs_of(each, plan, command.options));
-    }
+    not_shown = show_results(command, wanted, plan);
   std::fflush(stdout);
   check(failures == 0, "{} of {} runs of {} could not be made", failures, plan.size(),
         names_of(wanted));
+  check(not_shown == 0, "{} of {} tables and figures could not be made", not_shown, wanted.size());
 }
 
 }  // namespace
@@ -387,7 +433,11 @@ void add_reproduce(CLI::App& app) {
                                 "Runs that are trained side by side on this machine")
                    ->capture_default_str()
                    ->check(between(1, 256));
-  command->add_option("--worker-of", options->worker_of, "")->group("")->excludes(jobs);
+  auto* parent = command->add_option("--parent", options->parent, "")->group("");
+  command->add_option("--worker-of", options->worker_of, "")
+      ->group("")
+      ->needs(parent)
+      ->excludes(jobs);
   auto* commands = command
                        ->add_flag("--commands", options->commands,
                                   "Print a command for each run that is missing, and end")

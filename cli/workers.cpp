@@ -12,7 +12,6 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
-#include "remcaps/base/message.h"
 
 namespace remcaps::cli {
 namespace {
@@ -49,31 +48,44 @@ std::string how_it_ended(int status) {
 Workers::Workers(const std::vector<std::string>& command, int64_t count,
                  const std::filesystem::path& logs, const std::string& name) {
   make_folder(logs);
-  for (int64_t k = 1; k <= count; ++k) {
-    const auto log = logs / fmt::format("{}-{}.log", name, k);
-    workers_.push_back({start_process(command, log), log});
+  // If it is ignored, as a parent may have left it, nobody can learn how a worker ends.
+  ::signal(SIGCHLD, SIG_DFL);
+  try {
+    for (int64_t k = 1; k <= count; ++k) {
+      Worker& worker = workers_.emplace_back();
+      worker.log = logs / fmt::format("{}-{}.log", name, k);
+      worker.pid = start_process(command, worker.log);
+    }
+  } catch (...) {
+    end();
+    throw;
   }
 }
 
 Workers::~Workers() {
+  end();
+}
+
+void Workers::end() {
   signal(SIGTERM);
   for (const Worker& worker : workers_)
     if (worker.pid > 0) ::waitpid(worker.pid, nullptr, 0);
 }
 
-bool Workers::running() {
+bool Workers::running(const std::function<void(const std::string&)>& tell) {
   bool any = false;
   for (Worker& worker : workers_) {
     if (worker.pid < 0) continue;
     int status = 0;
-    if (::waitpid(worker.pid, &status, WNOHANG) != worker.pid) {
+    if (::waitpid(worker.pid, &status, WNOHANG) == 0) {
       any = true;
       continue;
     }
     worker.pid = -1;
     const bool expected = WIFEXITED(status) && WEXITSTATUS(status) <= 1;
     if (!expected && !signalled_)
-      say("a worker ended {}; its messages are in {}", how_it_ended(status), worker.log.string());
+      tell(fmt::format("a worker ended {}; its messages are in {}", how_it_ended(status),
+                       worker.log.string()));
   }
   return any;
 }
@@ -84,8 +96,9 @@ void Workers::signal(int number) {
     if (worker.pid > 0) ::kill(worker.pid, number);
 }
 
-void end_with_parent() {
+void end_with_parent(int64_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::raise(SIGTERM);  // it died before
 }
 
 }  // namespace remcaps::cli

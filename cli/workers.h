@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,9 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Whether one of them runs. Says on stderr which ended by a signal or with another exit code
-  /// than 0 (everything was made) and 1 (some runs could not be made), unless signal() was called.
-  bool running();
+  /// Whether one of them runs. Tells which ended by a signal or with another exit code than 0
+  /// (everything was made) and 1 (some runs could not be made), unless signal() was called.
+  bool running(const std::function<void(const std::string&)>& tell);
   void signal(int number);
 
  private:
@@ -31,11 +32,13 @@ class Workers {
     pid_t pid = -1;  ///< -1 when it has ended
     std::filesystem::path log;
   };
+  void end();
+
   std::vector<Worker> workers_;
   bool signalled_ = false;
 };
 
-/// For a worker: it is sent SIGTERM if the process that started it dies.
-void end_with_parent();
+/// For a worker: it is sent SIGTERM if `parent`, the process that started it, dies or has died.
+void end_with_parent(int64_t parent);
 
 }  // namespace remcaps::cli

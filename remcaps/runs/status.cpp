@@ -154,8 +154,14 @@ RunStatus status_of(const PlannedRun& run, RunStatus::State state) {
   std::error_code error;
   if (fs::is_regular_file(run.folder / "recipe.yaml", error))
     add_run(status, RunFolder::open(run.folder), run.state);
-  if (status.state == RunStatus::State::kFailed)
-    status.reason = first_line(read_file(failure_file(run.folder.parent_path(), run.seed)));
+  if (status.state != RunStatus::State::kFailed) return status;
+  const fs::path failure = failure_file(run.folder.parent_path(), run.seed);
+  try {
+    status.reason = first_line(read_file(failure));
+  } catch (const Error&) {
+    if (fs::exists(failure)) throw;
+    status.state = RunStatus::State::kStarting;  // a worker has just begun it again
+  }
   return status;
 }
 

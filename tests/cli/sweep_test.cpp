@@ -1,6 +1,8 @@
 // Many runs: several workers on one folder, lists of commands, job arrays, and their state.
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <functional>
@@ -125,6 +127,36 @@ TEST_F(SweepTest, SeveralTablesAreTrainedTogetherAndPrintedInTheirOrder) {
   EXPECT_THAT(remcaps(arguments).out, HasSubstr("reproduce eff-capsnet main --seeds 42"));
   arguments[2] = "mian";
   expect_one_line(remcaps(arguments), 2, "did you mean main?");
+}
+
+TEST_F(SweepTest, AFigureThatCannotBeDrawnLeavesTheTablesAfterIt) {
+  // Finished runs, as far as a table can tell; the figure misses the network. No run of
+  // perturbations matches --only.
+  for (const std::string& recipe : {recipe_, std::string("mnist/dr-capsnet")}) {
+    const fs::path run = folder_ / "runs" / recipe / "seed-42";
+    make_folder(run);
+    const json summary = {{"recipe", recipe}, {"seed", 42}, {"accuracy", 0.5}};
+    write_atomically(run / "summary.json", summary.dump());
+  }
+  const std::vector<std::string> arguments = {
+      "reproduce", "couplings-epochs", "perturbations", "main", "--only",   recipe_,
+      "--only",    "mnist/dr-capsnet", "--format",      "csv",  "--device", "cpu"};
+  const ProgramResult result = remcaps(arguments);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("couplings-epochs: "));
+  EXPECT_THAT(result.err, Not(HasSubstr("perturbations: ")));
+  EXPECT_THAT(result.err, HasSubstr("1 of 3 tables and figures could not be made"));
+  EXPECT_THAT(result.out, HasSubstr("F-MNIST,DR-"));
+
+  // Workers are waited for even if this program was started with SIGCHLD ignored.
+  std::string line = fmt::format("cd '{}' && timeout 120 env --ignore-signal=CHLD '{}'",
+                                 folder_.path().string(), REMCAPS_PROGRAM);
+  for (const std::string& word : arguments) line += fmt::format(" '{}'", word);
+  const int status = std::system((line + " --jobs 2 > out 2> err").c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1) << read_file(folder_ / "err");
+  EXPECT_THAT(read_file(folder_ / "err"), Not(HasSubstr("a worker ended")));
+  EXPECT_EQ(read_file(folder_ / "out"), result.out);
 }
 
 TEST_F(SweepTest, AFailedRunIsShownWithItsReasonUntilItIsMade) {
