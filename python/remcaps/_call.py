@@ -6,9 +6,12 @@ import re
 import numpy
 import torch
 
+_TENSOR = ("a tensor", lambda value: isinstance(value, torch.Tensor))
+
 # What pybind11 calls a type -> what is wanted, and whether a value is that.
 _KINDS = {
-    "at::Tensor": ("a tensor", lambda value: isinstance(value, torch.Tensor)),
+    "at::Tensor": _TENSOR,
+    "torch.Tensor": _TENSOR,  # newer PyTorch
     "bool": ("True or False", lambda value: isinstance(value, bool)),
     "float": ("a number", lambda value: hasattr(value, "__float__")),
     "int": ("an integer", lambda value: hasattr(value, "__index__")),
@@ -27,7 +30,7 @@ def call(function, **arguments):
     except TypeError as error:
         if " arguments. The following argument types are supported" not in str(error):
             raise
-        wanted = re.findall(r"arg\d+: (Optional\[)?([\w:]+)", str(error))
+        wanted = re.findall(r"arg\d+: (Optional\[)?([\w:.]+)", str(error))
     for (name, value), (optional, kind) in zip(arguments.items(), wanted):
         text, fits = _KINDS.get(kind, ("", lambda value: True))
         if not fits(value) and not (optional and value is None):

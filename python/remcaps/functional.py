@@ -93,7 +93,7 @@ def squash_to_capsules(map, types, dim, *, form="norm", epsilon=1e-6, kernels="f
                 epsilon=epsilon, kernels=kernels)
 
 
-def margin_loss(lengths, labels, *, m_plus=0.9, m_minus=0.1, lambda_=0.5):
+def margin_loss(lengths, labels, *, m_plus=0.9, m_minus=0.1, lambda_=0.5, kernels="fused"):
     """The mean margin loss of B images.
 
     lengths: of the class capsules, [B, J], such as ``poses.norm(dim=-1)``.
@@ -102,7 +102,7 @@ def margin_loss(lengths, labels, *, m_plus=0.9, m_minus=0.1, lambda_=0.5):
     lambda_: weight of the others.
     """
     return call(_remcaps.margin_loss, lengths=lengths, labels=labels, m_plus=m_plus,
-                m_minus=m_minus, lambda_=lambda_)
+                m_minus=m_minus, lambda_=lambda_, kernels=kernels)
 
 
 def _routed(function, **arguments):

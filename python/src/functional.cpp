@@ -127,12 +127,12 @@ void bind_functional(py::module_& module) {
       WithoutGil());
   module.def(
       "margin_loss",
-      [](const Tensor& lengths, const Tensor& labels, double m_plus, double m_minus,
-         double lambda) {
+      [](const Tensor& lengths, const Tensor& labels, double m_plus, double m_minus, double lambda,
+         const std::string& kernels) {
         if (lengths.dim() == 2) check_labels(labels, lengths.size(1));
         return margin_loss(lengths, labels,
                            {.m_plus = m_plus, .m_minus = m_minus, .lambda = lambda},
-                           KernelPath::kFused);
+                           kernel_path(kernels));
       },
       WithoutGil());
   module.def(

@@ -8,13 +8,18 @@ namespace {
 
 using NamedParameters = std::vector<std::pair<std::string, Tensor>>;
 
+// The parameter itself; a module may have this name, too.
+bool is_prior(const std::string& name) {
+  return name == "prior" || name.ends_with(".prior");
+}
+
 // A layer is prunable if it owns a weight: a tensor of two or more dimensions that is no bias.
 // Norms have none. The prior of self-attention routing is left alone, as in the program.
 PrunableNetwork network_of(const NamedParameters& parameters) {
   PrunableNetwork network;
   network.name = "the model";
   for (const auto& [name, tensor] : parameters) {
-    if (selects("*prior", name)) continue;
+    if (is_prior(name)) continue;
     network.parameters.push_back({name, tensor});
     if (tensor.dim() < 2 || selects("*bias*", name)) continue;
     network.searched.push_back(name);

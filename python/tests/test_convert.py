@@ -199,6 +199,11 @@ def test_hostile_pickles_call_nothing_and_take_no_memory(tmp_path):
                 archive.writestr(f"a/{name}.pkl", value)
 
     packed(bytes(10**7), zipfile.ZIP_DEFLATED)
+    refused("it is compressed")
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("a/data.pkl", b"")
+        archive.writestr("a/data/0", bytes(1000))
+        archive.filelist.append(archive.filelist[-1])  # two entries, the same bytes
     refused("it promises more bytes than it holds")
     packed(b"\x80\x02}r\xff\xff\xff\x7fq\x00.")  # a memo of two thousand million places
     refused("not a network of REM's authors")
@@ -208,6 +213,23 @@ def test_hostile_pickles_call_nothing_and_take_no_memory(tmp_path):
         refused("not a state_dict")
     packed(pickle.dumps({}), constants="")
     refused("TorchScript")
+
+    packed(b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b".")  # a bytearray
+    refused("it has what no state_dict has")
+    pairs = b"K\x01" + b"2\x86" * 60  # t = (t, t), 60 times: its hash takes 2**60 steps
+    ordered = b"ccollections\nOrderedDict\n"
+    for wrong in (b"}" + pairs + b"Ns.", b"}(" + pairs + b"Nu.", ordered + b")R" + pairs + b"Ns.",
+                  ordered + b"]" + pairs + b"N\x86a\x85R.", b"(" + pairs + b"Nd.",
+                  b"\x8f(" + pairs + b"\x90.", b"(" + pairs + b"\x91.",
+                  b"(Nctorch\nFloatStorage\n" + pairs + b"tQ."):
+        packed(b"\x80\x04" + wrong)
+        refused("not a state_dict")
+    torch.save({"weight": torch.empty(2**16, 0, 9, 9)}, source)
+    refused("a tensor without numbers")
+    torch.save({"weight": Sizes((2**40, 0), (1, 1))}, source)
+    refused("a tensor without numbers")
+    torch.save({"weight": Sizes((1,) * 65, (1,) * 65)}, source)
+    refused("a tensor of an impossible shape")
 
 
 def test_torchscript_is_not_run(tmp_path):

@@ -64,6 +64,11 @@ def test_margin_loss_equals_its_definition():
     lengths = torch.tensor([[0.95, 0.3], [0.2, 0.05]])
     loss = F.margin_loss(lengths, torch.tensor([0, 0]))
     assert loss.item() == pytest.approx((0.5 * 0.2**2 + 0.7**2) / 2)
+    for kernels in ("fused", "reference"):
+        same = F.margin_loss(lengths, torch.tensor([0, 0]), kernels=kernels)
+        assert torch.allclose(same, loss)
+    with pytest.raises(remcaps.UsageError, match="kernels: unknown value"):
+        F.margin_loss(lengths, torch.tensor([0, 0]), kernels="fuse")
 
 
 def test_quantized_couplings_lie_on_levels():

@@ -180,6 +180,17 @@ def test_a_prior_of_routing_is_left_alone_and_zeros_are_told():
         remcaps.Rem(net.named_parameters())
 
 
+def test_a_module_named_prior_is_pruned():
+    net = torch.nn.Module()
+    net.prior, net.prior_head = torch.nn.Linear(3, 2), torch.nn.Linear(2, 2)
+    net.routing = torch.nn.Module()
+    net.routing.prior = torch.nn.Parameter(torch.randn(3, 2))
+    parameters = list(net.named_parameters())
+    assert set(remcaps.Rem(parameters).masks) == {"prior.weight", "prior_head.weight"}
+    assert set(remcaps.Rem(parameters, layers=["prior*"]).masks) == {"prior.weight",
+                                                                     "prior_head.weight"}
+
+
 def test_snip_and_magnitude_resume():
     net, (x, y) = model(), data()
     gradients = lambda net: torch.nn.functional.cross_entropy(net(x), y).backward()
