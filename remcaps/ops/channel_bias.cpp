@@ -3,6 +3,7 @@
 #include <torch/autograd.h>
 
 #include "remcaps/kernels/convolution/channel_bias.h"
+#include "remcaps/ops/once_differentiable.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/ops/cuda_stream.h"
 #endif
@@ -48,6 +49,7 @@ class ChannelBias : public torch::autograd::Function<ChannelBias> {
   }
 
   static variable_list backward(AutogradContext*, const variable_list& grad_outputs) {
+    check_once_differentiable("bias of channels");
     return {grad_outputs[0], channel_sums(grad_outputs[0])};
   }
 };

@@ -5,6 +5,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/bf16_convolution.h"
 #include "remcaps/kernels/convolution/tile_product.h"
+#include "remcaps/ops/once_differentiable.h"
 
 namespace remcaps {
 namespace {
@@ -82,6 +83,7 @@ class PanelConvolution : public torch::autograd::Function<PanelConvolution> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("convolution");
     const variable_list inputs = context->get_saved_variables();
     const Tensor &map = inputs[0], &weight = inputs[1], &bias = inputs[2];
     const ConvolutionShape shape = shape_of(

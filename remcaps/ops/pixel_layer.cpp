@@ -4,6 +4,7 @@
 
 #include "remcaps/kernels/convolution/pixel_layer.h"
 #include "remcaps/ops/channel_bias.h"
+#include "remcaps/ops/once_differentiable.h"
 #ifdef REMCAPS_CUDA
 #include "remcaps/ops/cuda_stream.h"
 #endif
@@ -82,6 +83,7 @@ class PixelProduct : public torch::autograd::Function<PixelProduct> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("convolution");
     const variable_list saved = context->get_saved_variables();
     const Tensor &rows = saved[0], &out = saved[1];
     const std::vector<int64_t> shape = context->saved_data["weight"].toIntVector();

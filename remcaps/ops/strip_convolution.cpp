@@ -5,6 +5,7 @@
 #include "remcaps/kernels/convolution/layout.h"
 #include "remcaps/kernels/convolution/strip_convolution.h"
 #include "remcaps/ops/channel_bias.h"
+#include "remcaps/ops/once_differentiable.h"
 #include "remcaps/ops/tensor_core_copy.h"
 #include "remcaps/torch/compat.h"
 #ifdef REMCAPS_CUDA
@@ -229,6 +230,7 @@ class StripProducts : public torch::autograd::Function<StripProducts> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    check_once_differentiable("convolution");
     const variable_list saved = context->get_saved_variables();
     const Tensor &map = saved[0], &filters = saved[1];
     const std::vector<int64_t> weight = context->saved_data["weight"].toIntVector();
