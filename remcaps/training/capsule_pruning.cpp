@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
@@ -75,9 +76,10 @@ CapsulePruningTry measured(FcCapsImpl& layer, const ChildCapsules& all, int64_t 
              predicted.cpu().contiguous());
   });
   numbers.accuracy = static_cast<double>(right) / images;
+  if (!options.quantizer) return numbers;
   numbers.accuracy_quantized = static_cast<double>(right_quantized) / images;
-  for (const double bits : trees.entropy_per_class())
-    numbers.entropy += bits / static_cast<double>(classes);
+  const std::vector<double> bits = trees.entropy_per_class();
+  numbers.entropy = std::accumulate(bits.begin(), bits.end(), 0.0) / static_cast<double>(classes);
   return numbers;
 }
 
@@ -310,7 +312,10 @@ std::vector<CapsulePruningTry> prune_capsules(
   const torch::NoGradGuard no_grad;
   layer.weight.zero_().index_copy_(0, good.kept, good.layer->weight);
   layer.routing_parameter.copy_(good.layer->routing_parameter);
-  if (model.routing_layers().size() == 1) silence_filters(model, good.kept, children);
+  if (model.routing_layers().size() == 1) {
+    const Tensor alive = good.layer->weight.ne(0).flatten(1).any(1);
+    silence_filters(model, good.kept.index({alive}), children);
+  }
   return tries;
 }
 

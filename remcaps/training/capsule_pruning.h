@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "remcaps/capsule/fc_caps.h"
@@ -36,7 +37,8 @@ struct CapsulePruningOptions {
 struct CapsulePruningTry {
   int64_t groups = 0, capsules = 0;  ///< that stayed
   double loss = 0, accuracy = 0;
-  double accuracy_quantized = 0, entropy = 0;
+  /// With the couplings of the class layer quantized; nothing without a quantizer.
+  std::optional<double> accuracy_quantized = {}, entropy = {};
   bool within = true;  ///< whether the loss is within the bound
 };
 
