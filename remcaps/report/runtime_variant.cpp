@@ -67,7 +67,7 @@ FloatTensor mean_couplings(const runtime::Network& network, const Dataset& image
   const runtime::RoutingLayer& last = network.routing_layers().back();
   const auto size = static_cast<size_t>(last.couplings());
   std::vector<double> sums(size);
-  const int64_t step = std::max<int64_t>(1, images.size() / kMostForMean);
+  const int64_t step = std::max<int64_t>(1, (images.size() + kMostForMean - 1) / kMostForMean);
   const torch::Tensor some = images.images.slice(0, 0, images.size(), step);
   for (const torch::Tensor& batch : some.split(kMeasuredTogether)) {
     const runtime::Answer answer =
@@ -84,9 +84,8 @@ FloatTensor mean_couplings(const runtime::Network& network, const Dataset& image
 void fix_couplings(NetworkData& network, FloatTensor couplings) {
   const auto last =
       std::find_if(network.graph.nodes.rbegin(), network.graph.nodes.rend(), is_routing);
-  check(last != network.graph.nodes.rend() &&
-            (last->op == "dynamic_routing" || last->op == "scaled_distance_routing"),
-        "{}: static routing is for a class layer with iterations", network.graph.network);
+  check(last != network.graph.nodes.rend() && last->op == "dynamic_routing",
+        "{}: static routing is for a class layer with dynamic routing", network.graph.network);
   last->tensors["coupling"] = last->name + ".coupling";
   network.tensors[last->tensors["coupling"]] = std::move(couplings);
 }

@@ -66,7 +66,7 @@ void fold_norm(const NodeReader& reader, Layer& layer) {
 
 // Whether a sum of products of bytes may need more than 32 bits.
 bool sum_may_overflow(const ConvolutionShape& shape) {
-  constexpr int64_t kLargest = 255 * 127, kMost = (int64_t{1} << 31) - 1;
+  constexpr int64_t kLargest = 255 * 128, kMost = (int64_t{1} << 31) - 1;
   return shape.channels * shape.taps() > kMost / kLargest;
 }
 

@@ -209,9 +209,11 @@ void Network::Program::run(int64_t batch, const float* images, Pass& pass, Answe
     for (size_t i = 0; i < step.inputs.size(); ++i)
       inputs.push_back({&values[step.inputs[i]], step.taken[i]});
     values[n + 1] = step.operation->run(inputs, pass);
-    const bool kept = pass.with_contributions && step.operation->routing;
-    for (size_t i = 0; i < step.inputs.size() && !kept; ++i)
-      if (step.taken[i]) values[step.inputs[i]] = Value();
+    // Contributions are computed from the capsules of all layers, at the end.
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      Value& input = values[step.inputs[i]];
+      if (step.taken[i] && (!pass.with_contributions || input.shape.is_map())) input = Value();
+    }
   }
   const auto append = [batch](const Value& value, std::vector<float>& to) {
     to.insert(to.end(), value.data.get(), value.data.get() + batch * value.shape.floats());

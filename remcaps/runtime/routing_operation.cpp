@@ -358,9 +358,12 @@ std::unique_ptr<Operation> fully_connected(const NodeReader& reader, const Routi
       reader.require(static_cast<int64_t>(kept.size()) == children.count,
                      "it keeps another number of capsules");
       info.kept = kept;
+      reader.checked(ValueShape::capsules(info.children, matrices.shape.parents));
     }
     std::vector<float> fixed = reader.weights().read_if_there(
         reader.node(), "coupling", {children.count, matrices.shape.parents});
+    reader.require(fixed.empty() || rule.agreement == kernels::Agreement::kProduct,
+                   "couplings are fixed for dynamic routing only");
     operation = std::make_unique<IteratedOperation>(place, std::move(matrices), rule,
                                                     std::move(kept), std::move(fixed));
   }
@@ -384,6 +387,8 @@ std::unique_ptr<Operation> window(const NodeReader& reader, const RoutingPlace& 
   Matrices matrices = read_matrices(reader, windows.places(), children.dim);
   read_bias(reader, matrices);
   const RoutingInfo info{windows.positions(), windows.places(), matrices.shape.parents};
+  reader.require(info.positions > 1 || info.children == children.count,
+                 "its only window does not cover the map");
   reader.checked(ValueShape::capsules(info.positions * info.children, children.dim));
   reader.checked(ValueShape::capsules(info.positions * info.children, info.parents));
   const ValueShape shape =

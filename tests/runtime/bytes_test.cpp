@@ -19,6 +19,7 @@ using kernels::MapStrides;
 using testing::floats_of;
 using ::testing::HasSubstr;
 using testing::TemporaryFolder;
+using ::testing::ThrowsMessage;
 
 struct Filters {
   std::vector<int8_t> bytes;
@@ -291,6 +292,13 @@ TEST_F(ChangedNetwork, RoutesWithFixedCouplings) {
   for (size_t n = 0; n < found.couplings[0].size(); ++n)
     ASSERT_EQ(found.couplings[0][n], second[n % size]);
   EXPECT_EQ(found.lengths, fixed.run(images).lengths);
+
+  // Scaled-distance routing limits votes before they are weighted, so that it cannot be done in one.
+  for (GraphNode& node : network.graph.nodes)
+    if (is_routing(node)) node.op = "scaled_distance_routing";
+  write_safetensors(folder_ / "scaled", views, {{"graph", network.graph.to_text()}});
+  EXPECT_THAT([&] { runtime::Network(folder_ / "scaled"); },
+              ThrowsMessage<Error>(HasSubstr("dynamic routing only")));
 }
 
 }  // namespace

@@ -253,13 +253,13 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
     for (const { place } of runs) {
       const info = report.runs[place];
       const network = await networkOf(report, info);
+      if (mine !== ownTurn.last) return;
       const answer = network && {
         run: answerAsRun(info, network, pixels),
         dataset: pictureAsDataset(dataset, network, pixels, picture.name),
       };
       found.runs.push({ answer, place });
     }
-    if (mine !== ownTurn.last) return;
     answers = found;
     drawPanels();
   };
@@ -279,6 +279,7 @@ export function explorerSection(report: Report, store: Store): HTMLElement {
     );
     if (mine !== turn) return;
     shown = { dataset, runs };
+    answers = null; // those of the runs before
     fillPicker();
     void answerOwn();
   });

@@ -16,6 +16,7 @@ export async function readPicture(file: Blob): Promise<Picture> {
   context.fillStyle = "white";
   context.fillRect(0, 0, width, height);
   context.drawImage(bitmap, 0, 0, width, height);
+  bitmap.close();
   const { data } = context.getImageData(0, 0, width, height);
   const pixels = new Uint8Array(3 * width * height);
   for (let p = 0; p < width * height; p++)
