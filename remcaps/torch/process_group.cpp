@@ -291,8 +291,9 @@ std::vector<std::string> ProcessGroup::gather(const std::string& bytes) {
   torch::Tensor all = torch::zeros({lengths.sum().item<int64_t>()}, torch::kUInt8);
   const int64_t* length = lengths.data_ptr<int64_t>();
   char* begin = reinterpret_cast<char*>(all.data_ptr<uint8_t>());
-  std::memcpy(begin + std::accumulate(length, length + rank(), int64_t{0}), bytes.data(),
-              bytes.size());
+  if (!bytes.empty())
+    std::memcpy(begin + std::accumulate(length, length + rank(), int64_t{0}), bytes.data(),
+                bytes.size());
   if (all.numel() > 0) all_reduce_sum(all);
   std::vector<std::string> parts;
   for (int64_t k = 0; k < size(); begin += length[k], ++k) parts.emplace_back(begin, length[k]);
