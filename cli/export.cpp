@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
+#include "remcaps/base/message.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/report/model_export.h"
 #include "remcaps/report/onnx_export.h"
@@ -49,6 +50,8 @@ void run_export(const ExportCommand& options) {
     result =
         export_model(run, data, options.out, changes, [&bar](int64_t done) { bar.update(done); });
   }
+  if (options.compact && result.left_nothing_out)
+    say("note: no filter and no capsule type is dead; there was nothing to take out");
   if (options.json)
     fmt::print("{}\n", json_text(result.numbers));
   else

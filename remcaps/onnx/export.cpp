@@ -12,7 +12,6 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/version.h"
 #include "remcaps/onnx/operations.h"
-#include "remcaps/tensors/safetensors.h"
 
 namespace remcaps {
 namespace {
@@ -138,21 +137,20 @@ void add_metadata(const NetworkGraph& network, const std::vector<int64_t>& level
 
 }  // namespace
 
-void write_onnx(const std::filesystem::path& network, const std::filesystem::path& out,
+void write_onnx(const SafetensorsBytes& network, const std::filesystem::path& out,
                 const std::vector<int64_t>& levels) {
-  const SafetensorsFile file(network);
-  const auto text = file.metadata().find(kGraphMetadata);
-  check(text != file.metadata().end(), "{}: has no graph; this network cannot become ONNX",
-        network.string());
-  const NetworkGraph graph = NetworkGraph::parse(text->second, network.string());
+  const auto text = network.metadata().find(kGraphMetadata);
+  check(text != network.metadata().end(), "{}: has no graph; this network cannot become ONNX",
+        network.source());
+  const NetworkGraph graph = NetworkGraph::parse(text->second, network.source());
   onnx::ModelProto model;
   model.set_ir_version(7);
   model.set_producer_name("remcaps");
   model.set_producer_version(kVersion);
   model.add_opset_import()->set_version(kOpset);
   model.mutable_graph()->set_name(graph.network);
-  const runtime::Weights weights(file);
-  const std::vector<int64_t> of_layers = levels_of_layers(graph, levels, network.string());
+  const runtime::Weights weights(network);
+  const std::vector<int64_t> of_layers = levels_of_layers(graph, levels, network.source());
   Converter(graph, weights, of_layers, *model.mutable_graph()).convert();
   add_metadata(graph, of_layers, model);
   try {

@@ -3,7 +3,7 @@
 
 namespace remcaps {
 
-void write_onnx(const std::filesystem::path&, const std::filesystem::path& out,
+void write_onnx(const SafetensorsBytes&, const std::filesystem::path& out,
                 const std::vector<int64_t>&) {
   fail("{}: this program was built without libonnx (Debian's libonnx-dev)", out.string());
 }

@@ -81,8 +81,7 @@ nlohmann::json paper_numbers(const Recipe& recipe, const std::string& split) {
 }
 
 // Puts the networks into the page, the smallest first, as long as there is room.
-void add_networks(const std::vector<ShownRun>& shown, const fs::path& file, size_t room,
-                  nlohmann::json& runs, PageBlobs& blobs) {
+void add_networks(const std::vector<ShownRun>& shown, size_t room, nlohmann::json& runs, PageBlobs& blobs) {
   struct Encoded {
     size_t run = 0;
     std::string text;
@@ -94,7 +93,7 @@ void add_networks(const std::vector<ShownRun>& shown, const fs::path& file, size
     const RunArgument which = parse_run_argument(shown[r].argument);
     LoadedRun run = load_run(which.path, torch::kCPU, which.checkpoint);
     try {
-      const std::string bytes = read_file(TemporaryNetwork(run, file, "answer in a report").path());
+      const std::string bytes = network_for_runtime(run, "answer in a report");
       networks.push_back({r, encode_bytes(bytes), static_cast<int64_t>(bytes.size())});
     } catch (const Error& error) {
       runs[r]["no_network"] = error.what();
@@ -184,7 +183,7 @@ HtmlReportSummary write_html_report(const HtmlReportOptions& options, const fs::
   size_t used =
       html_report_template().size() + json_text(measured).size() + json_text(datasets).size();
   for (const std::string& text : blobs.texts()) used += text.size();
-  add_networks(runs, file, options.most_bytes - std::min(options.most_bytes, used), measured,
+  add_networks(runs, options.most_bytes - std::min(options.most_bytes, used), measured,
                blobs);
   const std::string page =
       html_page(html_report_template(),

@@ -156,40 +156,58 @@ torch::Tensor trial_image(const CapsNet& model) {
       .view({1, input.channels, input.height, input.width});
 }
 
-// Writes a network beside `out` for a trial, calls `use` with the file and removes it.
+// Calls `use` with the bytes of a file that would hold the network.
 template <typename Use>
-void try_out(const fs::path& out, const CompressedTensors& compressed, const WeightsInfo& info,
+void try_out(const CompressedTensors& compressed, const WeightsInfo& info,
              const std::optional<NetworkGraph>& graph, const Use& use) {
-  fs::path trial = out;
-  trial += ".trial";
-  const std::shared_ptr<void> removed(nullptr, [&](void*) {
-    std::error_code ignored;
-    fs::remove(trial, ignored);
-  });
-  save_compressed_weights(trial, compressed, info, graph, "{}");
-  // A file that cannot be read is an error, and says nothing of the graph.
-  use(SafetensorsFile(trial));
+  const std::string bytes = exported_bytes(compressed, info, graph, "{}");
+  use(SafetensorsBytes(std::as_bytes(std::span(bytes)), info.recipe.name));
 }
 
-// Whether the runtime's answer for an image is that of the network, up to `most`.
-bool runs_the_same(CapsNet& model, const WeightsInfo& info, const CompressedTensors& compressed,
-                   const std::optional<NetworkGraph>& graph, const fs::path& out, float most) {
+// Why the runtime's answer for an image is not that of the network, up to `most`. Nothing if it is.
+std::optional<std::string> disagreement(CapsNet& model, const WeightsInfo& info,
+                                        const CompressedTensors& compressed,
+                                        const std::optional<NetworkGraph>& graph, float most) {
+  const torch::NoGradGuard no_grad;
   const torch::Tensor image = trial_image(model);
-  bool same = false;
-  try_out(out, compressed, info, graph, [&](const SafetensorsFile& file) {
+  const torch::Tensor lengths = model.forward(image).activations.contiguous();
+  std::optional<std::string> why;
+  try_out(compressed, info, graph, [&](const SafetensorsBytes& file) {
     try {
-      const torch::NoGradGuard no_grad;
-      const torch::Tensor lengths = model.forward(image).activations.contiguous();
       const runtime::Answer answer =
           runtime::Network(file).run({image.data_ptr<float>(), static_cast<size_t>(image.numel())});
-      same = static_cast<int64_t>(answer.lengths.size()) == lengths.numel() &&
-             std::equal(answer.lengths.begin(), answer.lengths.end(), lengths.data_ptr<float>(),
-                        [most](float a, float b) { return std::abs(a - b) <= most; });
-    } catch (const Error&) {
-      same = false;  // the runtime cannot run it
+      if (static_cast<int64_t>(answer.lengths.size()) != lengths.numel()) {
+        why = fmt::format("the runtime gives {} lengths, the network {}", answer.lengths.size(),
+                          lengths.numel());
+        return;
+      }
+      float difference = 0;
+      for (size_t k = 0; k < answer.lengths.size(); ++k) {
+        const float other = std::abs(answer.lengths[k] - lengths.data_ptr<float>()[k]);
+        if (!(other <= difference)) difference = other;
+      }
+      if (!(difference <= most))
+        why = fmt::format("the runtime's lengths differ from the network's by up to {:.2g}",
+                          difference);
+    } catch (const Error& error) {
+      why = fmt::format("the runtime cannot run it: {}", error.what());
     }
   });
-  return same;
+  return why;
+}
+
+// The graph of a network with compressed weights. Nothing, and a note that says why, if the runtime
+// does not give the network's answer for an image: a network may have inherited the graph of a
+// built-in one and compute something else.
+std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
+                                          const CompressedTensors& compressed) {
+  std::optional<NetworkGraph> graph = inference_graph(model, info);
+  if (!graph) return graph;
+  constexpr float kMost = 1e-4F;
+  const auto why = disagreement(model, info, compressed, graph, kMost);
+  if (!why) return graph;
+  say("note: {}: exported without a graph, since {}", info.recipe.name, *why);
+  return std::nullopt;
 }
 
 NetworkData data_of(const NetworkGraph& graph, const CompressedTensors& compressed,
@@ -227,8 +245,8 @@ struct Changes {
 };
 
 Changes change_network(LoadedRun& run, const WeightsInfo& info, CompressedTensors& compressed,
-                       std::optional<NetworkGraph>& graph, const fs::path& out,
-                       const ModelExportOptions& options, const DataSplits* data,
+                       std::optional<NetworkGraph>& graph, const ModelExportOptions& options,
+                       const DataSplits* data,
                        const std::function<void(int64_t)>& on_progress) {
   Changes changes;
   if (!options.compact && !options.changes_answers()) return changes;
@@ -236,7 +254,7 @@ Changes change_network(LoadedRun& run, const WeightsInfo& info, CompressedTensor
         run.weights.string());
   NetworkData network = data_of(*graph, compressed, run.weights.string());
   if (options.static_routing) {
-    try_out(out, compressed, info, graph, [&](const SafetensorsFile& file) {
+    try_out(compressed, info, graph, [&](const SafetensorsBytes& file) {
       fix_couplings(network, mean_couplings(runtime::Network(file), data->split("train")));
     });
     changes.words.push_back("static routing");
@@ -249,13 +267,12 @@ Changes change_network(LoadedRun& run, const WeightsInfo& info, CompressedTensor
   compressed.metadata[kCompactMetadata] = fmt::format("{}", fmt::join(changes.words, ", "));
   constexpr float kMost = 1e-5F;
   if (options.changes_answers())
-    try_out(out, compressed, info, graph, [&](const SafetensorsFile& file) {
+    try_out(compressed, info, graph, [&](const SafetensorsBytes& file) {
       changes.numbers =
           measure_with_runtime(runtime::Network(file), data->split("test"), on_progress);
     });
-  else
-    check(runs_the_same(*run.model, info, compressed, graph, out, kMost),
-          "{}: the compact network gives other lengths", run.weights.string());
+  else if (const auto why = disagreement(*run.model, info, compressed, graph, kMost))
+    fail("{}: the compact network is not the same: {}", run.weights.string(), *why);
   return changes;
 }
 
@@ -264,13 +281,15 @@ ModelExport write_model(LoadedRun& run, CompressedTensors compressed, const fs::
                         const DataSplits* data = nullptr,
                         const std::function<void(int64_t)>& on_progress = {}) {
   const WeightsInfo info = shared_info(run);
-  std::optional<NetworkGraph> graph = checked_graph(*run.model, info, compressed, out);
-  Changes changes = change_network(run, info, compressed, graph, out, options, data, on_progress);
+  std::optional<NetworkGraph> graph = checked_graph(*run.model, info, compressed);
+  Changes changes = change_network(run, info, compressed, graph, options, data, on_progress);
   if (!changes.numbers.empty()) {
     numbers["changed"] = std::move(changes.numbers);
     numbers["changed"]["what"] = fmt::format("{}", fmt::join(changes.words, ", "));
   }
-  ModelExport result{out, fs::path(out).replace_extension(".md"), numbers};
+  const bool is_compact = std::count(changes.words.begin(), changes.words.end(), "compact") > 0;
+  ModelExport result{out, fs::path(out).replace_extension(".md"), numbers,
+                     options.compact && !is_compact};
   save_compressed_weights(out, compressed, info, graph, json_text(numbers));
   write_atomically(result.card, card_text(out));
   return result;
@@ -278,30 +297,13 @@ ModelExport write_model(LoadedRun& run, CompressedTensors compressed, const fs::
 
 }  // namespace
 
-std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
-                                          const CompressedTensors& compressed,
-                                          const fs::path& out) {
-  std::optional<NetworkGraph> graph = inference_graph(model, info);
-  if (!graph) return graph;
-  constexpr float kMost = 1e-4F;
-  if (!runs_the_same(model, info, compressed, graph, out, kMost)) graph.reset();
-  return graph;
-}
-
-TemporaryNetwork::TemporaryNetwork(LoadedRun& run, const fs::path& out, const std::string& purpose)
-    : path_(out) {
-  path_ += ".compressed";
+std::string network_for_runtime(LoadedRun& run, const std::string& purpose) {
   const CompressedTensors compressed = compress_weights(run);
   const WeightsInfo info = shared_info(run);
-  const auto graph = checked_graph(*run.model, info, compressed, out);
+  const auto graph = checked_graph(*run.model, info, compressed);
   check(graph.has_value(), "{}: {} has no graph, so that it cannot {}", run.weights.string(),
         run.recipe.model, purpose);
-  save_compressed_weights(path_, compressed, info, graph, "{}");
-}
-
-TemporaryNetwork::~TemporaryNetwork() {
-  std::error_code error;
-  fs::remove(path_, error);
+  return exported_bytes(compressed, info, graph, "{}");
 }
 
 json measure_for_card(const LoadedRun& run, const BatchSource& test,

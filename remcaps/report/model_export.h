@@ -11,6 +11,7 @@ namespace remcaps {
 struct ModelExport {
   std::filesystem::path weights, card;
   nlohmann::json numbers;
+  bool left_nothing_out = false;  ///< it was to be compact, but nothing is dead
 };
 
 struct ModelExportOptions {
@@ -42,29 +43,10 @@ ModelExport export_again(LoadedRun& run, const std::filesystem::path& out, bool 
 /// Whether a weights file has the numbers of a card: whether it was exported.
 bool has_card(const std::filesystem::path& weights);
 
-/// The graph of a network with compressed weights. Nothing if the runtime's answer for an image is
-/// not the network's: a network may have inherited the graph of a built-in one and compute
-/// something else. `out` is the file that will be written; a trial file is made beside it and
-/// removed.
-std::optional<NetworkGraph> checked_graph(CapsNet& model, const WeightsInfo& info,
-                                          const CompressedTensors& compressed,
-                                          const std::filesystem::path& out);
-
-/// A network as the runtime reads it, without a card: a file beside `out`, which is removed again.
-/// The run has the compressed weights afterwards. Error if the network has no graph, "so that it
-/// cannot `purpose`".
-class TemporaryNetwork {
- public:
-  TemporaryNetwork(LoadedRun& run, const std::filesystem::path& out, const std::string& purpose);
-  ~TemporaryNetwork();
-  TemporaryNetwork(const TemporaryNetwork&) = delete;
-  TemporaryNetwork& operator=(const TemporaryNetwork&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+/// The bytes of a file that holds the network as the runtime reads it, without a card. The run has
+/// the compressed weights afterwards. Error if the network has no graph, "so that it cannot
+/// `purpose`".
+std::string network_for_runtime(LoadedRun& run, const std::string& purpose);
 
 /// The numbers of a card: the network's results on its test split, with the keys of `eval`.
 nlohmann::json measure_for_card(const LoadedRun& run, const BatchSource& test,

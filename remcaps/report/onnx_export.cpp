@@ -9,8 +9,8 @@ namespace remcaps {
 void export_onnx(LoadedRun& run, const std::filesystem::path& out,
                  const std::vector<int64_t>& levels) {
   prepare_output(out);
-  const TemporaryNetwork network(run, out, "become ONNX");
-  write_onnx(network.path(), out, levels);
+  const std::string bytes = network_for_runtime(run, "become ONNX");
+  write_onnx({std::as_bytes(std::span(bytes)), run.weights.string()}, out, levels);
 }
 
 }  // namespace remcaps

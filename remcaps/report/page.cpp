@@ -46,7 +46,7 @@ nlohmann::json layers_for_page(const LoadedRun& run) {
   return layers_of(forward, run.recipe.quantize, quantizers);
 }
 
-std::vector<DrawNetwork> load_networks(const DrawPageOptions& options, const fs::path& file) {
+std::vector<DrawNetwork> load_networks(const DrawPageOptions& options) {
   std::vector<DrawNetwork> networks;
   std::vector<RunName> names;
   for (const std::string& argument : options.runs) {
@@ -54,7 +54,7 @@ std::vector<DrawNetwork> load_networks(const DrawPageOptions& options, const fs:
     DrawNetwork network;
     network.run = load_run(which.path, torch::kCPU, which.checkpoint);
     LoadedRun& run = network.run;
-    network.file = read_file(TemporaryNetwork(run, file, "run in a page").path());
+    network.file = network_for_runtime(run, "run in a page");
     network.layers = layers_for_page(run);
     names.push_back({argument, run.recipe.name, run.recipe.train.seed, run.epoch});
     networks.push_back(std::move(network));
@@ -141,7 +141,7 @@ nlohmann::json add_images(const Dataset& test, std::vector<int64_t>& wanted, siz
 DrawPageSummary write_draw_page(const DrawPageOptions& options, const fs::path& file) {
   check(!options.runs.empty() && options.runs.size() <= 2, "a page has one network or two");
   prepare_output(file);
-  std::vector<DrawNetwork> networks = load_networks(options, file);
+  std::vector<DrawNetwork> networks = load_networks(options);
   const LoadedRun& first = networks.front().run;
 
   DrawPageSummary summary;

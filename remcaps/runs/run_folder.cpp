@@ -45,7 +45,7 @@ void RunFolder::remove_leftovers() const {
   for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
     std::error_code ignored;
-    if (name.front() == '.' && entry.path().extension() == ".tmp") fs::remove(entry, ignored);
+    if (name.starts_with(".remcaps-") && name.ends_with(".tmp")) fs::remove(entry, ignored);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "remcaps/base/error.h"
+#include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/names.h"
 #include "remcaps/base/text.h"
@@ -105,14 +106,19 @@ std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsI
   return graph;
 }
 
-void save_compressed_weights(const fs::path& path, const CompressedTensors& weights,
-                             const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
-                             const std::string& card) {
+std::string exported_bytes(const CompressedTensors& weights, const WeightsInfo& info,
+                           const std::optional<NetworkGraph>& graph, const std::string& card) {
   Metadata metadata = metadata_of(info);
   metadata.insert(weights.metadata.begin(), weights.metadata.end());
   metadata["card"] = card;
   if (graph) metadata[kGraphMetadata] = graph->to_text();
-  save_safetensors(path, weights.tensors, metadata);
+  return safetensors_bytes(weights.tensors, metadata);
+}
+
+void save_compressed_weights(const fs::path& path, const CompressedTensors& weights,
+                             const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
+                             const std::string& card) {
+  write_atomically(path, exported_bytes(weights, info, graph, card));
 }
 
 WeightsInfo read_weights_info(const SafetensorsFile& file) {

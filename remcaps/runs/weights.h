@@ -38,8 +38,12 @@ void save_weights(const std::filesystem::path& path, const CapsNet& model, const
 /// tensors. Nothing if the network cannot be described.
 std::optional<NetworkGraph> inference_graph(const CapsNet& model, const WeightsInfo& info);
 
-/// Writes compressed weights, with `graph` if there is one. `card` is JSON with their accuracy and
-/// other results.
+/// The bytes of a file with compressed weights, with `graph` if there is one. `card` is JSON with
+/// their accuracy and other results.
+std::string exported_bytes(const CompressedTensors& weights, const WeightsInfo& info,
+                           const std::optional<NetworkGraph>& graph, const std::string& card);
+
+/// Writes such a file.
 void save_compressed_weights(const std::filesystem::path& path, const CompressedTensors& weights,
                              const WeightsInfo& info, const std::optional<NetworkGraph>& graph,
                              const std::string& card);

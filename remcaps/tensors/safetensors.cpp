@@ -57,8 +57,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path,
       path_(path),
       mapping_(mapping) {}
 
-void write_safetensors(const std::filesystem::path& path, const TensorViews& tensors,
-                       const Metadata& metadata) {
+void write_safetensors(std::ostream& out, const TensorViews& tensors, const Metadata& metadata) {
   // Wide types first: every tensor of the file is then aligned to its element.
   std::vector<const TensorViews::value_type*> ordered;
   for (const auto& tensor : tensors) ordered.push_back(&tensor);
@@ -81,15 +80,18 @@ void write_safetensors(const std::filesystem::path& path, const TensorViews& ten
   std::array<char, 8> length{};
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
 
-  write_atomically(path, [&](std::ostream& out) {
-    out.write(length.data(), length.size());
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
-    for (const auto* entry : ordered) {
-      const auto bytes = entry->second.bytes;
-      out.write(reinterpret_cast<const char*>(bytes.data()),
-                static_cast<std::streamsize>(bytes.size()));
-    }
-  });
+  out.write(length.data(), length.size());
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  for (const auto* entry : ordered) {
+    const auto bytes = entry->second.bytes;
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+  }
+}
+
+void write_safetensors(const std::filesystem::path& path, const TensorViews& tensors,
+                       const Metadata& metadata) {
+  write_atomically(path, [&](std::ostream& out) { write_safetensors(out, tensors, metadata); });
 }
 
 }  // namespace remcaps

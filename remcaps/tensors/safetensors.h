@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <ostream>
 
 #include "remcaps/tensors/safetensors_bytes.h"
 
@@ -26,6 +27,10 @@ class SafetensorsFile : public SafetensorsBytes {
   std::filesystem::path path_;
   std::shared_ptr<const void> mapping_;
 };
+
+/// Writes the bytes of a file.
+void write_safetensors(std::ostream& out, const TensorViews& tensors,
+                       const Metadata& metadata = {});
 
 /// Writes atomically: afterwards the file is whole, or what it was before.
 void write_safetensors(const std::filesystem::path& path, const TensorViews& tensors,

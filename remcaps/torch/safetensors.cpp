@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <sstream>
 
 #include "remcaps/base/error.h"
 
@@ -50,15 +51,33 @@ TensorMap TensorFile::load_all() const {
   return loaded;
 }
 
+namespace {
+
+/// The tensors on the CPU, and views of them.
+struct OnCpu {
+  TensorMap tensors;
+  TensorViews views;
+
+  /// `source` begins the errors.
+  OnCpu(const TensorMap& anywhere, const std::string& source) {
+    for (const auto& [name, tensor] : anywhere) {
+      const torch::Tensor& copy = tensors[name] = tensor.detach().to(torch::kCPU).contiguous();
+      views[name] = view_of(copy, fmt::format("{}tensor {}", source, name));
+    }
+  }
+};
+
+}  // namespace
+
+std::string safetensors_bytes(const TensorMap& tensors, const Metadata& metadata) {
+  std::ostringstream out;
+  write_safetensors(out, OnCpu(tensors, "").views, metadata);
+  return std::move(out).str();
+}
+
 void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                       const Metadata& metadata) {
-  TensorMap on_cpu;
-  TensorViews views;
-  for (const auto& [name, tensor] : tensors) {
-    const torch::Tensor& copy = on_cpu[name] = tensor.detach().to(torch::kCPU).contiguous();
-    views[name] = view_of(copy, path.string() + ": tensor " + name);
-  }
-  write_safetensors(path, views, metadata);
+  write_safetensors(path, OnCpu(tensors, path.string() + ": ").views, metadata);
 }
 
 }  // namespace remcaps

@@ -33,6 +33,9 @@ class TensorFile : public SafetensorsFile {
   TensorMap load_all() const;
 };
 
+/// The bytes of a safetensors file. Tensors may be on any device.
+std::string safetensors_bytes(const TensorMap& tensors, const Metadata& metadata = {});
+
 /// Writes atomically: afterwards the file is whole, or what it was before. Tensors may be on any
 /// device.
 void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,

@@ -9,6 +9,7 @@
 #include "remcaps/base/json.h"
 #include "remcaps/data/batches.h"
 #include "remcaps/onnx/export.h"
+#include "remcaps/tensors/safetensors.h"
 #include "tests/models/make.h"
 #include "tests/runtime/exported.h"
 
@@ -35,7 +36,7 @@ class OnnxTest : public ::testing::Test {
     const runtime::Answer exact = network.run(images, {.couplings = true});
     for (const bool rounds : {false, true}) {
       const std::string file = name + (rounds ? "-levels" : "");
-      write_onnx(folder_ / "network.safetensors", folder_ / (file + ".onnx"),
+      write_onnx(SafetensorsFile(folder_ / "network.safetensors"), folder_ / (file + ".onnx"),
                  rounds ? graph.levels : std::vector<int64_t>());
       const runtime::Answer answer = network.run(images, {.couplings = true, .quantize = rounds});
       json couplings = json::array();
@@ -87,7 +88,7 @@ TEST(OnnxFile, SaysHowAPictureBecomesItsInputAndWhatTheClassesAre) {
   info.recipe.dataset.augment.crop = 28;
   info.class_names = {"T-shirt\nor top", "boot"};
   testing::write_exported(folder / "network.safetensors", *model, info);
-  write_onnx(folder / "network.safetensors", folder / "network.onnx", {11});
+  write_onnx(SafetensorsFile(folder / "network.safetensors"), folder / "network.onnx", {11});
   // Keys and values of the metadata stand in the file as they are.
   const std::string bytes = read_file(folder / "network.onnx");
   for (const std::string text : {R"(["T-shirt\nor top","boot"])", "resize", "32", "mean", "std",
