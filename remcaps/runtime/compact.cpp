@@ -25,6 +25,7 @@ class Compaction {
   }
 
   void run() {
+    for (const GraphNode& node : graph_.nodes) find_droppable(node);
     for (const GraphNode& node : graph_.nodes) follow_constants(node);
     for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) mark_needed(*node);
     for (GraphNode& node : graph_.nodes) shrink(node);
@@ -48,6 +49,13 @@ class Compaction {
   }
   static bool is_zero(std::span<const float> values) {
     return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
+  }
+
+  // Channels of a value can go if all that makes it can do without them.
+  void find_droppable(const GraphNode& node) {
+    const bool passes_on = (node.op == "relu" || node.op == "batch_norm") &&
+                           droppable_.contains(node.inputs[0]) && readers_[node.inputs[0]] == 1;
+    if (is_plain(node) || passes_on) droppable_.insert(node.name);
   }
 
   void follow_constants(const GraphNode& node) {
@@ -164,7 +172,7 @@ class Compaction {
                        [&](const GraphNode& node) { return node.name == value && is_plain(node); });
   }
   void need(const std::string& value, Flags needed) {
-    if (value == kGraphInput) return;
+    if (!droppable_.contains(value)) return;
     if (std::count(needed.begin(), needed.end(), true) == 0) needed[0] = true;
     needed_[value] = std::move(needed);
   }
@@ -224,6 +232,7 @@ class Compaction {
   NetworkGraph& graph_;
   std::map<std::string, FloatTensor>& tensors_;
   std::map<std::string, int64_t> readers_;
+  std::set<std::string> droppable_;
   std::map<std::string, Constants> constants_;
   std::map<std::string, Flags> needed_;  ///< channels of a map, or children of a routing layer
 };
