@@ -20,25 +20,12 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       ${CCACHE_PROGRAM})
 endif()
 
-# Debian's Caffe2 config asks for targets it never uses in a CPU build; its warnings are not ours.
-find_package(Torch REQUIRED QUIET)
-message(STATUS "libtorch ${Torch_VERSION} (${TORCH_INSTALL_PREFIX})")
-
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PNG REQUIRED)
 find_package(JPEG REQUIRED)
-find_package(ZLIB REQUIRED)
 find_package(Threads REQUIRED)
-# at::parallel_for is a template that runs on one thread in code compiled without OpenMP.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-
-# yaml-cpp renamed its target in 0.8.
-if(NOT TARGET yaml-cpp::yaml-cpp)
-  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
-endif()
 
 find_package(PkgConfig)
 macro(remcaps_optional name module feature)
@@ -51,8 +38,26 @@ macro(remcaps_optional name module feature)
     message(STATUS "${module} not found: ${feature} off")
   endif()
 endmacro()
-remcaps_optional(MATIO matio "MAT files (SVHN, affNIST)")
 remcaps_optional(HIGHWAY libhwy "SIMD kernels")
+if(REMCAPS_RUNTIME_ONLY)
+  return()
+endif()
+
+# Debian's Caffe2 config asks for targets it never uses in a CPU build; its warnings are not ours.
+find_package(Torch REQUIRED QUIET)
+message(STATUS "libtorch ${Torch_VERSION} (${TORCH_INSTALL_PREFIX})")
+
+find_package(yaml-cpp REQUIRED)
+find_package(ZLIB REQUIRED)
+# at::parallel_for is a template that runs on one thread in code compiled without OpenMP.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+
+# yaml-cpp renamed its target in 0.8.
+if(NOT TARGET yaml-cpp::yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+endif()
+
+remcaps_optional(MATIO matio "MAT files (SVHN, affNIST)")
 remcaps_optional(CURL libcurl "data fetch")
 remcaps_optional(LIBARCHIVE libarchive "data fetch of tar and zip archives")
 remcaps_optional(LIBCRYPTO libcrypto "checksums of data files")

@@ -14,7 +14,9 @@ function(remcaps_add_public_header header)
   endforeach()
 endfunction()
 
-remcaps_add_public_header(remcaps/remcaps.h)
+if(NOT REMCAPS_RUNTIME_ONLY)
+  remcaps_add_public_header(remcaps/remcaps.h)
+endif()
 # The runtime has a door of its own.
 remcaps_add_public_header(remcaps/c/remcaps.h)
 remcaps_add_public_header(remcaps/runtime/tree_dictionary.h)

@@ -22,9 +22,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 target_link_libraries(remcaps_options INTERFACE Threads::Threads)
 
-add_library(remcaps_torch_options INTERFACE)
-target_include_directories(remcaps_torch_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-target_link_libraries(remcaps_torch_options INTERFACE remcaps_options OpenMP::OpenMP_CXX ${TORCH_LIBRARIES})
 # libtorch 2.x brings fmt headers of its own, which come first on the include path and need not match
 # the installed libfmt: they are used without it then.
 set(REMCAPS_FMT fmt::fmt)
@@ -40,12 +37,18 @@ if(REMCAPS_SANITIZE)
   target_link_options(remcaps_options INTERFACE -fsanitize=address,undefined)
 endif()
 
-# torch's headers take most of a compilation: they are parsed once, here, for every target.
-file(WRITE ${CMAKE_BINARY_DIR}/pch/empty.cpp "")
-add_library(remcaps_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cpp)
-target_link_libraries(remcaps_pch PRIVATE remcaps_torch_options)
-target_compile_options(remcaps_pch PRIVATE ${REMCAPS_FLAGS})
-target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/torch/pch.h)
+if(NOT REMCAPS_RUNTIME_ONLY)
+  add_library(remcaps_torch_options INTERFACE)
+  target_include_directories(remcaps_torch_options SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+  target_link_libraries(remcaps_torch_options INTERFACE remcaps_options OpenMP::OpenMP_CXX ${TORCH_LIBRARIES})
+
+  # torch's headers take most of a compilation: they are parsed once, here, for every target.
+  file(WRITE ${CMAKE_BINARY_DIR}/pch/empty.cpp "")
+  add_library(remcaps_pch OBJECT ${CMAKE_BINARY_DIR}/pch/empty.cpp)
+  target_link_libraries(remcaps_pch PRIVATE remcaps_torch_options)
+  target_compile_options(remcaps_pch PRIVATE ${REMCAPS_FLAGS})
+  target_precompile_headers(remcaps_pch PRIVATE ${PROJECT_SOURCE_DIR}/remcaps/torch/pch.h)
+endif()
 
 # A unity build compiles a folder as one; nvcc takes so long for its kernels that they come in batches.
 set(REMCAPS_UNITY_BATCH 0)

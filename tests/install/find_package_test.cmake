@@ -63,3 +63,22 @@ run_in_folder(${folder}/embed_c small.safetensors grey.pgm)
 if(NOT output MATCHES "predicted")
   message(FATAL_ERROR "embed.c said nothing:\n${output}")
 endif()
+
+# The same in C++, found by CMake where there is no libtorch.
+run(${CMAKE_COMMAND} -S ${EXAMPLES}/runtime -B ${folder}/runtime -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_PREFIX_PATH=${folder}/prefix
+    -D CMAKE_DISABLE_FIND_PACKAGE_Torch=ON)
+run(${CMAKE_COMMAND} --build ${folder}/runtime --parallel 1)
+run_in_folder(${folder}/runtime/embed_runtime small.safetensors grey.pgm)
+if(NOT output MATCHES "predicted")
+  message(FATAL_ERROR "embed_runtime said nothing:\n${output}")
+endif()
+
+# The runtime can also be built where there is no libtorch. Building it would only repeat the build.
+run(${CMAKE_COMMAND} -S ${EXAMPLES}/.. -B ${folder}/runtime-only -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D REMCAPS_RUNTIME_ONLY=ON -D CMAKE_DISABLE_FIND_PACKAGE_Torch=ON
+    -D CMAKE_EXPORT_COMPILE_COMMANDS=ON)
+file(READ ${folder}/runtime-only/compile_commands.json commands)
+if(NOT commands MATCHES "cli/run/main.cpp" OR commands MATCHES "remcaps/(torch|models|training)/")
+  message(FATAL_ERROR "REMCAPS_RUNTIME_ONLY builds something else:\n${commands}")
+endif()
