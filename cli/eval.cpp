@@ -78,7 +78,10 @@ void print_classes(const std::vector<std::string>& names, const torch::Tensor& c
   }
   fmt::print("\n");
   for (size_t k = 0; k < matrix.size(); ++k) {
-    fmt::print("{:>{}}  {:6.2f} %", labels[k], width, accuracy[k] * 100);
+    if (std::isnan(accuracy[k]))  // no image of it
+      fmt::print("{:>{}}       -  ", labels[k], width);
+    else
+      fmt::print("{:>{}}  {:6.2f} %", labels[k], width, accuracy[k] * 100);
     if (show_matrix)
       for (const int64_t count : matrix[k]) fmt::print(" {:{}}", count, kColumn);
     fmt::print("\n");

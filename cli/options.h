@@ -65,13 +65,16 @@ inline void add_threads(CLI::App& command) {
 struct PlaceOptions {
   std::string device = default_device();
   std::string data;
+  const CLI::Option* device_option = nullptr;
 
   void add_to(CLI::App& command) {
-    command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
+    device_option =
+        command.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
     command.add_option("--data", data,
                        "Folder of the data sets (default: $REMCAPS_DATA, else ~/.cache/remcaps)");
     add_threads(command);
   }
+  bool gives_device() const { return device_option != nullptr && device_option->count() > 0; }
 };
 
 constexpr const char* kFolderHelp =

@@ -87,9 +87,11 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
   fmt::print("{}\n{}\n", files.svg.string(), files.csv.string());
 }
 
-// What every process that works on this plan is told.
+// What every process that works on this plan is told. Without --device each chooses that of its own
+// machine, which may have a GPU where this one has none.
 std::vector<std::string> common_options(const ReproduceCommand& command) {
-  std::vector<std::string> words = {"--device", command.place.device};
+  std::vector<std::string> words;
+  if (command.place.gives_device()) words = {"--device", command.place.device};
   if (!command.place.data.empty())
     words.insert(words.end(), {"--data", std::filesystem::absolute(command.place.data).string()});
   return words;
@@ -357,7 +359,7 @@ void run_reproduce(ReproduceCommand command) {
   for (const std::string& name : command.names) wanted.push_back(reproduction(name));
   command.options.seeds = parse_seeds(command.seeds);
   command.options.data = command.place.data;
-  command.options.device = parse_device(command.place.device);
+  check_device_name(command.place.device);
   command.options.shard = parse_shard(command.shard);
   std::vector<PlannedRun> plan = plan_runs(wanted, command.options);
   if (command.commands) return print_commands(command, plan);
@@ -368,6 +370,7 @@ void run_reproduce(ReproduceCommand command) {
         fmt::print("{:<11} {} seed {}\n", state_text(plan[k].state), plan[k].recipe, plan[k].seed);
     return;
   }
+  command.options.device = parse_device(command.place.device);
   if (command.worker_of > 0) {
     command.options.workers = command.worker_of;
   } else {

@@ -101,7 +101,7 @@ struct TrainCommand {
                 ? std::make_unique<Trainer>(read_run_recipe(RunFolder::open(run.folder)), data,
                                             RunFolder::open(run.folder), device, group)
                 : start_run(loaded, data, parent, root, device, group);
-        say("{} on {}, seed {}, {}: {}", loaded.model, loaded.dataset.name, each,
+        say("{}: {} on {}, seed {}, {}: {}", loaded.name, loaded.model, loaded.dataset.name, each,
             group == nullptr ? device.str()
                              : fmt::format("{} processes on {}", group->size(), device.str()),
             trainer->folder().path().string());

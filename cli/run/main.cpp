@@ -104,59 +104,81 @@ void bench(const Network& network, int64_t batch) {
              speeds.front(), speeds.back(), kRounds);
 }
 
+// What is wrong with the usual mistakes.
+void check_network_name(const std::string& name) {
+  check(!name.starts_with("zoo:"),
+        "{}: names of the zoo are for `remcaps`; give the file, models/NAME.safetensors", name);
+  check(!name.ends_with(".onnx"),
+        "{}: an ONNX file is for ONNX Runtime; give NAME.safetensors, as `remcaps export` writes it",
+        name);
+}
+
+// Prints the answer for a picture, or adds it to `all`.
+void answer_for(const std::string& path, const RunCommand& options, const Network& network,
+                const std::optional<TreeDictionary>& dictionary, json& all) {
+  const std::vector<std::string>& names = network.graph().classes;
+  const DecodedPicture picture = read_picture(path);
+  const std::vector<float> image =
+      network.prepare({picture.pixels.data(), picture.header.height, picture.header.width,
+                       picture.header.channels},
+                      options.invert);
+  const Answer answer = network.run(image);
+  std::vector<int64_t> classes = ranked(answer);
+  classes.resize(std::min(classes.size(), static_cast<size_t>(options.top)));
+  json list = json::array();
+  std::string line = path;
+  for (const int64_t j : classes) {
+    const auto place = static_cast<size_t>(j);
+    list.push_back({{"class", names[place]}, {"activation", answer.lengths[place]}});
+    line += fmt::format("  {} {:.3f}", names[place], answer.lengths[place]);
+  }
+  if (!options.json && !dictionary) return fmt::print("{}\n", printable(line));
+  const Answer tree = network.run(image, {.couplings = true, .quantize = true});
+  TreePlace place;
+  if (dictionary) place = place_in(*dictionary, network, tree);
+  if (!options.json)
+    return fmt::print("{}  tree of {} of {} images\n", printable(line), place.images,
+                      place.class_images);
+  all.push_back({{"image", path},
+                 {"class", list[0]["class"]},
+                 {"activation", list[0]["activation"]},
+                 {"top", list},
+                 {"lengths", answer.lengths},
+                 {"tree", tree_json(network, tree)}});
+  if (dictionary)
+    all.back()["tree"]["dictionary"] = {{"images", place.images},
+                                        {"class_images", place.class_images},
+                                        {"rank", place.rank},
+                                        {"class_trees", place.class_trees}};
+  if (options.saliency) all.back()["saliency"] = saliency_json(network, image);
+}
+
 void run(const RunCommand& options) {
+  check_network_name(options.network);
   Network network(options.network);
   if (options.threads > 0) network.set_threads(options.threads);
   if (options.bench > 0) return bench(network, options.bench);
-  const std::vector<std::string>& names = network.graph().classes;
   std::optional<TreeDictionary> dictionary;
   if (!options.dictionary.empty()) dictionary.emplace(options.dictionary, network);
-  json all = json::array();
+  json all = json::array(), unreadable = json::array();
   for (const std::string& path : options.pictures) {
-    const DecodedPicture picture = read_picture(path);
-    const std::vector<float> image =
-        network.prepare({picture.pixels.data(), picture.header.height, picture.header.width,
-                         picture.header.channels},
-                        options.invert);
-    const Answer answer = network.run(image);
-    std::vector<int64_t> classes = ranked(answer);
-    classes.resize(std::min(classes.size(), static_cast<size_t>(options.top)));
-    json list = json::array();
-    std::string line = path;
-    for (const int64_t j : classes) {
-      const auto place = static_cast<size_t>(j);
-      list.push_back({{"class", names[place]}, {"activation", answer.lengths[place]}});
-      line += fmt::format("  {} {:.3f}", names[place], answer.lengths[place]);
+    try {
+      answer_for(path, options, network, dictionary, all);
+    } catch (const Error& error) {
+      if (options.pictures.size() == 1) throw;
+      std::fflush(stdout);
+      say("remcaps-run: {}", error.what());  // the others still get their answer
+      unreadable.push_back({{"image", path}, {"error", error.what()}});
     }
-    if (!options.json && !dictionary) {
-      fmt::print("{}\n", printable(line));
-      continue;
-    }
-    const Answer tree = network.run(image, {.couplings = true, .quantize = true});
-    TreePlace place;
-    if (dictionary) place = place_in(*dictionary, network, tree);
-    if (!options.json) {
-      fmt::print("{}  tree of {} of {} images\n", printable(line), place.images,
-                 place.class_images);
-      continue;
-    }
-    all.push_back({{"image", path},
-                   {"class", list[0]["class"]},
-                   {"activation", list[0]["activation"]},
-                   {"top", list},
-                   {"lengths", answer.lengths},
-                   {"tree", tree_json(network, tree)}});
-    if (dictionary)
-      all.back()["tree"]["dictionary"] = {{"images", place.images},
-                                          {"class_images", place.class_images},
-                                          {"rank", place.rank},
-                                          {"class_trees", place.class_trees}};
-    if (options.saliency) all.back()["saliency"] = saliency_json(network, image);
   }
   if (options.json)
     fmt::print("{}\n", json_text({{"model", network.graph().network},
                                   {"weights", options.network},
-                                  {"predictions", all}}));
+                                  {"predictions", all},
+                                  {"unreadable", unreadable}}));
+  std::fflush(stdout);
+  check(unreadable.empty(), "{} of {} pictures have no answer", unreadable.size(),
+        options.pictures.size());
 }
 
 int main_of(int argc, char** argv) {

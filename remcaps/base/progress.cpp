@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 
 #include "remcaps/base/message.h"
@@ -57,7 +58,8 @@ std::string progress_line(const std::string& label, double share, const std::str
 }
 
 bool Progress::on_terminal() {
-  return isatty(STDERR_FILENO) != 0;
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 Progress::Progress(std::string label, int64_t total)

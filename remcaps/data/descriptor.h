@@ -73,6 +73,8 @@ struct DatasetDescriptor {
   /// Folders under the data folder that are searched for the files, and folders inside them.
   std::vector<std::string> homes = {}, inner = {};
   bool needs_folder = false;  ///< has no home: dataset.folder must name the folder
+  /// Whether every split has each class in its proportion. Published splits are random.
+  bool splits_by_class = false;
   /// A data set this one trains on. Without its own files it has no test images.
   std::string based_on = "";
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
@@ -16,6 +17,26 @@ constexpr uint32_t kSplitSeed = 0;  // the published code's
 torch::Tensor indices(const std::vector<int64_t>& values, int64_t first, int64_t count) {
   return torch::tensor(std::vector<int64_t>(values.begin() + first, values.begin() + first + count),
                        torch::kInt64);
+}
+
+// The order in which each class is spread evenly: any beginning of it has every class in about its
+// proportion.
+std::vector<int64_t> spread_by_class(const std::vector<int64_t>& order, const Dataset& dataset) {
+  const torch::Tensor labels = dataset.labels.contiguous();
+  const auto label_of = [&](int64_t image) { return labels.data_ptr<int64_t>()[image]; };
+  std::map<int64_t, int64_t> sizes, seen;
+  for (const int64_t image : order) ++sizes[label_of(image)];
+  std::vector<std::pair<double, int64_t>> placed;  // where in its class an image stands, 0 to 1
+  for (const int64_t image : order) {
+    const int64_t label = label_of(image);
+    placed.emplace_back((static_cast<double>(seen[label]++) + 0.5) / static_cast<double>(sizes[label]),
+                        image);
+  }
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<int64_t> spread;
+  for (const auto& [place, image] : placed) spread.push_back(image);
+  return spread;
 }
 
 // `count` images spread over a set that may be sorted by class, in their own order.
@@ -91,7 +112,8 @@ DataSplits make_splits(SourceData source, const DatasetOptions& options) {
     if (options.limit_train > 0) splits.train = sample(splits.train, options.limit_train);
   } else {
     const int64_t n = source.train.size();
-    const std::vector<int64_t> order = numpy_shuffle(n, kSplitSeed);
+    std::vector<int64_t> order = numpy_shuffle(n, kSplitSeed);
+    if (descriptor.splits_by_class) order = spread_by_class(order, source.train);
     const int64_t validate = validation_count(descriptor, options, n);
     // If the data set has no test images of its own, another tenth of the images tests.
     const bool own_test = source.test.size() > 0 || splits.missing.count("test") != 0;

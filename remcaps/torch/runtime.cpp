@@ -179,28 +179,28 @@ std::string default_device() {
   return torch::cuda::is_available() ? "cuda" : "cpu";
 }
 
-torch::Device parse_device(const std::string& name) {
-  const bool cuda = name == "cuda" || name.rfind("cuda:", 0) == 0;
-  if (name != "cpu" && !cuda)
+void check_device_name(const std::string& name) {
+  const std::string_view prefix = "cuda:";
+  const bool numbered = name.starts_with(prefix) && name.size() > prefix.size() &&
+                        name.size() < prefix.size() + 4 &&
+                        name.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
+  if (name != "cpu" && name != "cuda" && !numbered)
     throw UsageError(fmt::format("--device {}: expected cpu, cuda or cuda:N", name));
-  if (!cuda) {
+}
+
+torch::Device parse_device(const std::string& name) {
+  check_device_name(name);
+  if (name == "cpu") {
     reserve_blas_memory();
     return torch::Device(torch::kCPU);
   }
   check(torch::cuda::is_available(),
         "--device {}: no CUDA device is visible to this build of libtorch ({})", name,
         TORCH_VERSION);
-  torch::Device device(torch::kCUDA, 0);
-  if (name.size() > 5) {
-    char* end = nullptr;
-    const long index = std::strtol(name.c_str() + 5, &end, 10);
-    if (*end != '\0' || end == name.c_str() + 5)
-      throw UsageError(fmt::format("--device {}: expected cpu, cuda or cuda:N", name));
-    check(index >= 0 && index < static_cast<long>(torch::cuda::device_count()),
-          "--device {}: this machine has {} CUDA device(s)", name, torch::cuda::device_count());
-    device = torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
-  }
-  return device;
+  const int index = name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1));
+  check(index < static_cast<int>(torch::cuda::device_count()),
+        "--device {}: this machine has {} CUDA device(s)", name, torch::cuda::device_count());
+  return torch::Device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
 std::string device_name(torch::Device device) {

@@ -53,6 +53,9 @@ std::string current_blas_core();
 /// Reads "cpu", "cuda" or "cuda:1". Error if there is no such device.
 torch::Device parse_device(const std::string& name);
 
+/// Error if the name is none of them. The machine need not have the device.
+void check_device_name(const std::string& name);
+
 /// "cuda" if there is a GPU, else "cpu".
 std::string default_device();
 

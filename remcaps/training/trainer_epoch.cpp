@@ -161,7 +161,8 @@ void Trainer::measure_test(EpochRecord& record) {
 void Trainer::warn_if_saturated(const EpochRecord& record) const {
   const bool saturated = finds_all_classes(record.validation_loss, model_->classes(),
                                            recipe_.loss.margin(record.epoch));
-  if (record.epoch == 0 && saturated)
+  constexpr int64_t kFewSteps = 50;  // in which no network learns, whatever the learning rate
+  if (record.epoch == 0 && saturated && train_->batches(recipe_.train.batch) >= kFewSteps)
     say("warning: after the first epoch every class is found in every image (validation loss "
         "{:.2f}); train.lr {} is probably too high",
         record.validation_loss, recipe_.train.lr);

@@ -253,6 +253,14 @@ TEST_F(SweepTest, SubmitGivesSlurmAnArrayAndALastJobThatDependsOnIt) {
   EXPECT_THAT(read_file(folder_ / "runs/slurm/main-table.sh"), HasSubstr("--shard 1/1\n"));
   for (const json& each : statuses()) EXPECT_EQ(each.at("state"), "waiting");
 
+  // A machine without a GPU submits to one with: unless --device is given, each job chooses its own.
+  std::vector<std::string> shown = {"reproduce", "main", "--submit", "slurm", "--dry-run"};
+  EXPECT_THAT(remcaps(shown).out, Not(HasSubstr("--device")));
+  shown.insert(shown.end(), {"--device", "cuda:1"});
+  EXPECT_THAT(remcaps(shown).out, HasSubstr("--device cuda:1"));
+  shown.back() = "gpu";
+  expect_one_line(remcaps(shown), 2, "--device gpu: expected cpu, cuda or cuda:N");
+
   fs::remove(folder_ / "asked");
   for (const char* option : {"--time", "--gpus", "--sbatch", "--runs"})
     expect_one_line(remcaps(sweep({"--submit", "slurm", std::string(option) + "=1\nrm x"})), 2,

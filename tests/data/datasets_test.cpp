@@ -110,6 +110,20 @@ TEST(Splits, PartsAreDisjointAndCoverTheTrainingSet) {
   EXPECT_EQ(all.size(), 1000u);
 }
 
+TEST(Splits, OfYourOwnPicturesHaveEveryClassInItsProportion) {
+  SourceData source = numbered("folder", 40, 0);
+  source.train.labels = torch::arange(40).lt(10).to(torch::kInt64);  // 30 of class 0, 10 of 1
+  const DataSplits splits = make_splits(source, named("folder"));
+  EXPECT_EQ(splits.validation.size(), 4);
+  EXPECT_EQ(splits.test.size(), 4);
+  for (const Dataset* part : {&splits.validation, &splits.test})
+    EXPECT_EQ(part->labels.sum().item<int64_t>(), 1);
+  std::set<int64_t> all;
+  for (const Dataset* part : {&splits.train, &splits.validation, &splits.test})
+    for (const int64_t index : first_indices(*part, part->size())) all.insert(index);
+  EXPECT_EQ(all.size(), 40u) << "the parts overlap";
+}
+
 TEST(Splits, CountsAndLimitsCanBeChosen) {
   DatasetOptions options = named("svhn");
   EXPECT_EQ(make_splits(numbered("svhn", 73'257), options).validation.size(), 7'325);

@@ -314,6 +314,18 @@ TEST_F(SmallNetwork, RemcapsRunRefusesInOneLine) {
             2);
 }
 
+TEST_F(SmallNetwork, RemcapsRunGoesOnAfterAPictureThatCannotBeRead) {
+  const std::string command =
+      fmt::format("{} {} absent.png {}", REMCAPS_RUN, file_.string(), REMCAPS_PICTURE);
+  const Output text = shell(command);
+  EXPECT_EQ(text.exit_code, 1);
+  EXPECT_THAT(text.text, HasSubstr(REMCAPS_PICTURE));
+  EXPECT_THAT(text.text, HasSubstr("1 of 2 pictures have no answer"));
+  const json shown = json::parse(shell("(" + command + " --json 2> /dev/null)").text);
+  EXPECT_EQ(shown["predictions"].size(), 1u);
+  EXPECT_EQ(shown["unreadable"][0]["image"], "absent.png");
+}
+
 TEST_F(SmallNetwork, RemcapsRunPrintsNamesAsText) {
   const auto hostile = rewritten([](Metadata& metadata) {
     std::string& graph = metadata["graph"];

@@ -2,11 +2,9 @@
 
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/parallel.h"
@@ -42,28 +40,24 @@ std::vector<fs::path> sorted_entries(const fs::path& folder, bool folders) {
 void for_each_picture(const std::vector<LabelledImage>& list,
                       const std::function<void(size_t)>& work) {
   Progress progress("decoding", static_cast<int64_t>(list.size()));
-  std::atomic<size_t> next{0};
+  TaskQueue queue(static_cast<int64_t>(list.size()));
+  std::atomic<bool> failed = false;
   std::mutex mutex;
-  size_t done = 0;
-  std::exception_ptr failure;
-  const auto worker = [&] {
-    for (size_t i = next++; i < list.size(); i = next++) {
+  int64_t done = 0;
+  on_every_thread([&] {
+    while (!failed) {
+      const auto task = queue.next();
+      if (!task) return;
       try {
-        work(i);
+        work(static_cast<size_t>(*task));
       } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (failure == nullptr) failure = std::current_exception();
-        next = list.size();
+        failed = true;
+        throw;
       }
       const std::lock_guard lock(mutex);
-      progress.update(static_cast<int64_t>(++done), with_commas(static_cast<int64_t>(list.size())));
+      progress.update(++done, with_commas(static_cast<int64_t>(list.size())));
     }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < thread_count(); ++i) threads.emplace_back(worker);
-  worker();
-  for (std::thread& thread : threads) thread.join();
-  if (failure != nullptr) std::rethrow_exception(failure);
+  });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ DatasetDescriptor folder() {
   d.by_hand = "give --folder DIR, or dataset.folder in a recipe";
   d.terms = "yours";
   d.needs_folder = true;
+  d.splits_by_class = true;
   d.holds = [](const std::filesystem::path& folder) {
     return std::filesystem::is_directory(folder);
   };
