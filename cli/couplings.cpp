@@ -95,6 +95,7 @@ void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch
 
 void run_couplings(const CouplingsCommand& command, std::vector<int64_t> levels,
                    const LoadedRun& run, ProcessGroup* group) {
+  run.model->require_routing();
   if (writes(group)) prepare_output(command.out);
   const DataSplits data = run.load_data(command.run.place.data);
   const BatchSource source = run.source(data, command.run.split);

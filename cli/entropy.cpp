@@ -143,6 +143,7 @@ void print_json(const LoadedRun& run, const EntropyCommand& command, const Resul
 
 void run_entropy(const EntropyCommand& command, std::vector<int64_t> levels, const LoadedRun& run,
                  ProcessGroup* group) {
+  run.model->require_routing();
   if (writes(group) && !command.save.empty()) prepare_output(command.save);
   const DataSplits data = run.load_data(command.run.place.data);
   if (command.searches()) levels = found_levels(command, run, data, group);

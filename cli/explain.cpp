@@ -38,6 +38,13 @@ std::string evidence_line(const AnswerEvidence& evidence) {
       with_commas(evidence.half), with_commas(evidence.capsules));
 }
 
+// A line for each file.
+std::string list_of(const std::vector<std::string>& files) {
+  std::string lines;
+  for (const std::string& file : files) lines += fmt::format("  {}\n", printable(file));
+  return lines;
+}
+
 nlohmann::json evidence_json(const AnswerEvidence& evidence) {
   return {{"total", evidence.total()},
           {"supporting", evidence.supporting},
@@ -99,7 +106,7 @@ void run_explain(ExplainCommand command) {
                                       run.class_name(quantized.predicted), quantized.activation));
     if (!command.json)
       fmt::print("{}\n  {}\n{}", printable(line), evidence_line(explanation.evidence),
-                 files.empty() ? "" : fmt::format("  {}\n", fmt::join(files, "\n  ")));
+                 list_of(files));
     left_out = explanation.left_out;
   }
   if (command.json)

@@ -49,6 +49,7 @@ void print_text(const LevelChoice& choice, const std::string& split) {
 }
 
 void run_levels(const LevelsCommand& command, const LoadedRun& run, ProcessGroup* group) {
+  run.model->require_routing();
   const DataSplits data = run.load_data(command.run.place.data);
   const BatchSource source = run.source(data, command.run.split);
   LevelOptions options;

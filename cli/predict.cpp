@@ -54,10 +54,10 @@ class PredictionPrinter {
 
   void add(const ImageInput& image, const std::vector<Guess>& guesses) {
     if (options_.json) return add_json(image, guesses);
-    std::vector<std::string> values = {image.name, image.label.value_or("")};
+    std::vector<std::string> values = {printable(image.name), printable(image.label.value_or(""))};
     std::string line = image.name;
     for (const Guess& guess : guesses) {
-      values.insert(values.end(), {guess.name, fmt::format("{:.6g}", guess.activation)});
+      values.insert(values.end(), {printable(guess.name), fmt::format("{:.6g}", guess.activation)});
       line += fmt::format("  {} {:.3f}", guess.name, guess.activation);
     }
     if (options_.csv && !std::exchange(has_header_, true)) fmt::print("{}", header());

@@ -73,6 +73,7 @@ Classification Network::classify(const std::filesystem::path& picture) const {
 Explanation Network::explain(const torch::Tensor& image, std::optional<int64_t> levels) const {
   const torch::NoGradGuard no_grad;
   const LoadedRun& run = state_->run;
+  run.model->require_routing();
   check(image.dim() == 4 && image.size(0) == 1, "explain: images [{}]; expected [1, C, H, W]",
         fmt::join(image.sizes(), ", "));
   ForwardOptions quantized;

@@ -4,6 +4,7 @@
 #include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -20,6 +21,30 @@ std::string text_of(const YAML::Node& node) {
   YAML::Emitter emitter;
   emitter << YAML::Flow << node;
   return emitter.good() ? emitter.c_str() : "?";
+}
+
+template <typename T>
+T value_of(const YAML::Node& node) {
+  return node.as<T>();
+}
+
+// In base 10: yaml-cpp reads 010 as eight and 0x10 as sixteen.
+template <>
+int64_t value_of(const YAML::Node& node) {
+  const std::string text = node.as<std::string>();
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw YAML::TypedBadConversion<int64_t>(node.Mark());
+  return value;
+}
+
+template <>
+std::vector<int64_t> value_of(const YAML::Node& node) {
+  if (!node.IsSequence()) throw YAML::TypedBadConversion<std::vector<int64_t>>(node.Mark());
+  std::vector<int64_t> values;
+  for (const YAML::Node& item : node) values.push_back(value_of<int64_t>(item));
+  return values;
 }
 
 constexpr size_t kMostYamlBytes = 1 << 18;
@@ -127,7 +152,7 @@ bool ConfigSection::read(const std::string& name, T& value, const char* expected
   const YAML::Node found = node[name];
   if (!found) return false;
   try {
-    value = found.as<T>();
+    value = value_of<T>(found);
   } catch (const YAML::Exception&) {
     reject(name, text_of(found), expected);
   }

@@ -117,6 +117,7 @@ Evidence evidence_for(const std::vector<RoutingTrace>& routings, size_t layer,
 }
 
 size_t first_chained_layer(const std::vector<RoutingTrace>& routings) {
+  check(!routings.empty(), "the network has no routing layer");
   size_t first = routings.size() - 1;
   while (first > 0 && is_chain(routings[first - 1], routings[first])) --first;
   return first;

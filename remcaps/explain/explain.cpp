@@ -185,6 +185,7 @@ class Writer {
 ExplanationFiles explain_image(const LoadedRun& run, const torch::Tensor& image,
                                const ExplainOptions& options, const fs::path& stem) {
   const torch::NoGradGuard no_grad;
+  run.model->require_routing();
   ForwardOptions how;
   how.trace = true;
   how.contributions = true;

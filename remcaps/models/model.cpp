@@ -70,6 +70,11 @@ int64_t CapsNet::trainable_parameters() const {
   return count(parameters(), /*trained_only=*/true);
 }
 
+void CapsNet::require_routing() const {
+  check(!routing_layers().empty(), "{} has no routing layer, and so no couplings and no parse trees",
+        name_);
+}
+
 int64_t CapsNet::all_parameters() const {
   return count(parameters(), /*trained_only=*/false);
 }

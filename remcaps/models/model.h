@@ -85,6 +85,8 @@ class CapsNet : public torch::nn::Module {
 
   /// In the order in which forward() runs them.
   virtual std::vector<RoutingLayer> routing_layers() const = 0;
+  /// Error if there is none: the network then has neither couplings nor parse trees.
+  void require_routing() const;
   /// What `remcaps describe` prints and memory estimates use. By default nothing is known.
   virtual std::vector<LayerCost> costs() const { return {}; }
 
@@ -98,6 +100,9 @@ class CapsNet : public torch::nn::Module {
   /// True if the result of an image in evaluation mode is known not to depend on the other images
   /// of its batch. It does in gamma-CapsNet, whose published routing takes a mean over the batch.
   virtual bool images_are_independent() const { return false; }
+
+  /// Whether the activations are probabilities of the classes, which the loss `cross-entropy` needs.
+  virtual bool gives_probabilities() const { return false; }
 
   /// What the network computes, for programs without libtorch; names of classes, levels and the
   /// handling of pictures are left empty. Nothing if it cannot be described.

@@ -22,6 +22,7 @@ class Resnet18Classifier : public CapsNet {
   std::vector<LayerCost> costs() const override { return costs_; }
   std::vector<std::string> prunable_layers() const override { return prunable_; }
   bool images_are_independent() const override { return true; }
+  bool gives_probabilities() const override { return true; }
 
  private:
   std::vector<LayerCost> costs_;

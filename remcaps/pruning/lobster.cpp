@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "remcaps/base/error.h"
 #include "remcaps/pruning/threshold_search.h"
 
 namespace remcaps {
@@ -115,10 +116,16 @@ std::map<std::string, torch::Tensor> LobsterPruner::state() const {
 
 void LobsterPruner::load_state(const std::map<std::string, torch::Tensor>& state) {
   masks_.load_state(state);
-  if (const auto found = state.find(kPlateau); found != state.end()) {
-    plateau_.best_loss = found->second[0].item<double>();
-    plateau_.bad_epochs = static_cast<int64_t>(found->second[1].item<double>());
-  }
+  const auto found = state.find(kPlateau);
+  check(found != state.end(), "the pruner's state has no {}", kPlateau);
+  const torch::Tensor& plateau = found->second;
+  check(plateau.scalar_type() == torch::kDouble && plateau.sizes() == torch::IntArrayRef{2},
+        "the pruner's {} is not two numbers", kPlateau);
+  const double best = plateau[0].item<double>(), bad = plateau[1].item<double>();
+  constexpr double kMostEpochs = 1e15;  // whole numbers up to here are exact
+  check(!std::isnan(best) && bad >= 0 && bad <= kMostEpochs && std::trunc(bad) == bad,
+        "the pruner's {} is {} and {}; expected a loss and a number of epochs", kPlateau, best, bad);
+  plateau_ = {best, static_cast<int64_t>(bad)};
 }
 
 }  // namespace remcaps

@@ -68,6 +68,15 @@ void use_current_keys(json& summary) {
   }
 }
 
+// An option of a summary is YAML: no text is "".
+std::string option_text(const std::string& yaml, const fs::path& place) {
+  try {
+    return parse_yaml(yaml).as<std::string>("");
+  } catch (const YAML::Exception&) {
+    fail("{}: its option {} is not YAML", place.string(), printable(yaml));
+  }
+}
+
 RunResult read_summary(const fs::path& file) {
   RunResult result;
   result.place = file.filename() == "summary.json" ? file.parent_path() : file;
@@ -209,8 +218,7 @@ std::string RunResult::note() const {
   std::vector<std::string> parts = {summary.value("data_note", "")};
   const auto options = summary.find("options");
   fs::path start;
-  if (options != summary.end())  // texts of YAML: none is ""
-    start = YAML::Load(options->value("train.start_from", "")).as<std::string>("");
+  if (options != summary.end()) start = option_text(options->value("train.start_from", ""), place);
   if (start.filename().string().starts_with("seed-")) start = start.parent_path();
   // Where it lay on one machine is of no use to others: the last two names are the recipe's.
   if (!start.empty())

@@ -120,6 +120,9 @@ void Adam::load_state(const TensorMap& state, int64_t steps) {
       check(found->second.sizes() == moment->sizes(), "the optimiser's {} is {}; expected {}", name,
             fmt::join(found->second.sizes(), "x"), fmt::join(moment->sizes(), "x"));
       moment->copy_(found->second);
+      check(moment->isfinite().all().item<bool>() &&
+                (moment != &second_[i] || moment->ge(0).all().item<bool>()),
+            "the optimiser's {} has values that no training gives", name);
     }
   }
   steps_ = steps;

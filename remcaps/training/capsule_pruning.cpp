@@ -198,6 +198,7 @@ void silence_filters(CapsNet& model, const Tensor& kept, int64_t children) {
 }  // namespace
 
 FcCapsImpl& prunable_class_layer(const CapsNet& model) {
+  model.require_routing();
   const RoutingLayer last = model.routing_layers().back();
   const auto modules = model.named_modules();
   const auto* found = modules.find(last.name);

@@ -105,8 +105,12 @@ RunProgress load_state(const fs::path& path, CapsNet& model, Adam& adam, Pruner&
          path.string());
   }
   load_weights(model, with_prefix(tensors, "model."), path.string());
-  adam.load_state(with_prefix(tensors, "adam."), adam_steps);
-  pruner.load_state(with_prefix(tensors, "pruner."));
+  try {
+    adam.load_state(with_prefix(tensors, "adam."), adam_steps);
+    pruner.load_state(with_prefix(tensors, "pruner."));
+  } catch (const Error& error) {
+    fail("{}: {}", path.string(), error.what());
+  }
   for (auto [name, target] :
        {std::pair{"epoch.loss", &sums.loss}, {"epoch.correct", &sums.correct}}) {
     check(tensors.count(name) != 0, "{}: tensor {} is missing", path.string(), name);

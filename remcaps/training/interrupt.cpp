@@ -2,15 +2,19 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+
 namespace remcaps {
 namespace {
 
 volatile sig_atomic_t caught = 0;
 
 void handle(int signal) {
+  const int error = errno;  // of the call that the signal interrupts
   caught = signal;
   constexpr char kText[] = "\nstopping; a second signal ends the program at once\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  errno = error;
 }
 
 }  // namespace

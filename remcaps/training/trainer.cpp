@@ -48,6 +48,10 @@ Trainer::Trainer(Recipe recipe, const DataSplits& data, RunFolder folder, torch:
   // If the run is resumed, its state has the pretrained backbone too.
   context_.load_pretrained = !std::filesystem::exists(folder_.state());
   model_ = build_model(recipe_, context_);
+  if (recipe_.loss.kind == "cross-entropy" && !model_->gives_probabilities())
+    throw UsageError(fmt::format(
+        "{}: loss.kind is cross-entropy, which needs probabilities; {} gives lengths of capsules",
+        recipe_.name, model_->name()));
   if (context_.load_pretrained && !recipe_.train.start_from.empty())
     start_from(*model_, recipe_.train.start_from);
   quantizers();  // reports levels that do not fit the network before training starts
@@ -115,6 +119,8 @@ RunSummary Trainer::train_to_the_end(std::optional<double> minutes) {
   if (minutes && limit_seconds_ > 0) limit_seconds_ += seconds_before_;
   look_for_stop();
   std::string reason = reason_to_stop();
+  // A finished run that goes on is unfinished until it has a new summary.
+  if (reason.empty() && writes()) std::filesystem::remove(folder_.summary());
   while (reason.empty()) {
     train_epoch();
     look_for_stop();

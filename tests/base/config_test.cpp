@@ -57,6 +57,20 @@ TEST(ConfigSection, RejectsAValueOfTheWrongKind) {
             "recipe mnist/dr.yaml: routing.iterations is many; expected a whole number");
 }
 
+TEST(ConfigSection, ReadsWholeNumbersInBaseTen) {
+  ConfigSection section = section_of("{iterations: 010, levels: [011, 12], batch: 0x10}");
+  int64_t iterations = 3, batch = 1;
+  std::vector<int64_t> levels;
+  section.key("iterations", iterations, IntRange{1, 16});
+  section.key("levels", levels, IntRange{2, 256});
+  EXPECT_EQ(iterations, 10);
+  EXPECT_EQ(levels, (std::vector<int64_t>{11, 12}));
+  EXPECT_EQ(error_of([&] {
+              section.key("batch", batch, IntRange{1, 1024});
+            }),
+            "recipe mnist/dr.yaml: routing.batch is 0x10; expected a whole number");
+}
+
 TEST(ConfigSection, RejectsNotANumberOutsideEveryRange) {
   ConfigSection section = section_of("eps: .nan");
   double eps = 0;

@@ -106,6 +106,16 @@ TEST_F(WrongWeights, NamesFromFilesCannotSteerTheTerminal) {
   EXPECT_THAT(result.out, HasSubstr("\\x1b[31m"));
   EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+  const fs::path picture = folder_ / "\x1b[2Jx.png";
+  fs::rename(folder_ / "x.png", picture);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"predict", "wrong.safetensors", picture, "--csv"},
+                                             {"explain", "wrong.safetensors", picture}}) {
+    const ProgramResult shown = remcaps(words);
+    EXPECT_EQ(shown.exit_code, 0) << shown.err;
+    EXPECT_THAT(shown.out, HasSubstr("\\x1b[2Jx.png")) << words[0];
+    EXPECT_THAT(shown.out, Not(HasSubstr("\x1b"))) << words[0];
+  }
 }
 
 TEST_F(WrongWeights, NamesOfNetworksAndRunsStayTextOnTheTerminalAndInCards) {
@@ -150,6 +160,14 @@ TEST_F(WrongWeights, ProgressOutsideARunIsRefused) {
     fs::copy_file(folder_ / "state", state, fs::copy_options::overwrite_existing);
     expect_one_line(remcaps({"resume", run_.string(), "--epochs", "3"}), 1,
                     "state.safetensors: its progress");
+  }
+  for (const double wrong : {-1.0, std::numeric_limits<double>::infinity()}) {
+    TensorMap moments = tensors;
+    moments["adam.v.conv1.weight"] = torch::full_like(tensors.at("adam.v.conv1.weight"), wrong);
+    save_safetensors(folder_ / "state", moments, file.metadata());
+    fs::copy_file(folder_ / "state", state, fs::copy_options::overwrite_existing);
+    expect_one_line(remcaps({"resume", run_.string(), "--epochs", "3"}), 1,
+                    "state.safetensors: the optimiser's v.conv1.weight has values");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <torch/optim/adam.h>
 
 #include <cmath>
+#include <limits>
 
 #include "remcaps/base/error.h"
 #include "remcaps/pruning/scheduled.h"
@@ -135,6 +136,24 @@ TEST(Lobster, WaitsForAPlateauWhereAskedToAlsoAcrossAResume) {
   lobster->load_state(state);
   EXPECT_TRUE(searched(0.95));
   EXPECT_FALSE(searched(0.96)) << "the count starts again after a search";
+}
+
+TEST(Lobster, RefusesAStateThatNoTrainingGives) {
+  const double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto state = pruner("{strategy: lobster}")->state();
+  for (const Tensor& plateau :
+       {torch::tensor({kNan, 1.0}, torch::kDouble), torch::tensor({1.0, 1e300}, torch::kDouble),
+        torch::tensor({1.0, 0.5}, torch::kDouble), torch::tensor({1.0, -1.0}, torch::kDouble),
+        torch::tensor({1.0}, torch::kDouble), torch::ones({2, 1}, torch::kDouble),
+        torch::tensor({1.0, 1.0}, torch::kFloat)}) {
+    auto wrong = state;
+    wrong.at("plateau") = plateau;
+    EXPECT_THROW(pruner("{strategy: lobster}")->load_state(wrong), Error) << plateau;
+  }
+  auto none = state;
+  none.erase("plateau");
+  EXPECT_THROW(pruner("{strategy: lobster}")->load_state(none), Error);
+  pruner("{strategy: lobster}")->load_state(state);
 }
 
 TEST(Lobster, SearchesOnlyWithinItsEpochsAndAboveItsAccuracy) {

@@ -200,6 +200,19 @@ TEST_F(TableTest, NumbersThatAreNoneAreErrorsThatNameTheFile) {
   }
 }
 
+TEST_F(TableTest, AnOptionThatIsNoYamlIsAnErrorThatNamesTheFile) {
+  write_atomically(folder_ / "summary.json",
+                   std::string_view(R"({"recipe": "a", "seed": 1, "options": )"
+                                    R"({"train.start_from": "[a: {"}})"));
+  const RunResult run = results().at("a").begin()->second.front();
+  try {
+    run.note();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(folder_.path().string()));
+  }
+}
+
 TEST_F(TableTest, ShowsOursAndThePapersInEveryFormat) {
   add_run("mnist/dr-capsnet", 42, 0.9951, 0.9950, {9, 10}, 0, 6804384);
   add_run("mnist/dr-capsnet-rem", 42, 0.9953, 0.9952, {2, 4}, 0.8687, 893111);

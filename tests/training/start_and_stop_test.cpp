@@ -7,6 +7,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/runs/load.h"
+#include "remcaps/runs/planned_run.h"
 #include "remcaps/training/launch.h"
 #include "tests/temporary_folder.h"
 
@@ -101,6 +102,22 @@ TEST_F(StartAndStop, StopsAtAnAccuracyAndEvaluatesTheNetworkAsItIsThen) {
   EXPECT_LT(summary.epochs, 50);
   EXPECT_EQ(summary.checkpoint, "last");
   EXPECT_EQ(load_run(summary.folder, torch::kCPU).epoch, summary.epochs - 1);
+}
+
+TEST_F(StartAndStop, AFinishedRunThatGoesOnIsNotFinishedUntilItEndsAgain) {
+  Recipe recipe = easy_recipe("{train: {epochs: 1}}");
+  const RunFolder folder = start(recipe, "a")->folder();
+  Trainer(recipe, data_, folder, torch::kCPU).run();
+  EXPECT_EQ(state_of_run(folder.path()), PlannedRun::State::kFinished);
+  recipe.train.epochs = 3;
+  Trainer trainer(recipe, data_, folder, torch::kCPU);
+  trainer.on_epoch([] { fail("enough"); });
+  EXPECT_THROW(trainer.run(), Error);
+  EXPECT_EQ(state_of_run(folder.path()), PlannedRun::State::kInterrupted);
+}
+
+TEST_F(StartAndStop, CrossEntropyNeedsProbabilities) {
+  EXPECT_THROW(start(easy_recipe("{loss: {kind: cross-entropy}}"), "a"), UsageError);
 }
 
 TEST_F(StartAndStop, AFolderWhoseNameIsNotUtf8IsTrainedIn) {

@@ -25,7 +25,9 @@ function codesOf(layer: Layer, plain: Float32Array, rounded: Float32Array): Laye
   const { levels, form } = layer;
   if (levels === 0) {
     const decode = Array.from({ length: 256 }, (_, code) => code / 255);
-    const codes = Uint8Array.from(plain, (value) => Math.round(255 * Math.min(1, value)));
+    const codes = Uint8Array.from(plain, (value) =>
+      Math.round(255 * Math.max(0, Math.min(1, value))),
+    );
     return { info: layer, columns: "all", decode, codes, activations: new Uint8Array(0) };
   }
   const each = Math.floor(256 / levels);
