@@ -3,11 +3,13 @@
     make build python
     PYTHONPATH=build/release/python /usr/bin/python3 bench/python_training.py build/release/remcaps
 
-The variants take turns, so that a change of the machine's speed meets all of them.
+The variants take turns, so that a change of the machine's speed meets all of them. The last column
+is the median, over the rounds, of the ratio to the same network in PyTorch alone.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import time
 
@@ -16,6 +18,7 @@ import torch
 import remcaps
 
 CHILDREN, CLASSES = 32 * 6 * 6, 10
+EINSUM = "Python: PyTorch alone, einsum routing"
 
 
 class EinsumRouting(torch.nn.Module):
@@ -41,24 +44,25 @@ class EinsumRouting(torch.nn.Module):
 
 
 class DrCapsNet(torch.nn.Module):
-    def __init__(self, routing):
+    """`kernels` of the convolutions and the squash: "reference" is PyTorch's."""
+
+    def __init__(self, routing, kernels):
         super().__init__()
-        self.conv = torch.nn.Conv2d(1, 256, 9)
-        self.primary = remcaps.nn.PrimaryCaps(256, types=32, kernel=9, dim=8, stride=2)
+        self.conv = remcaps.nn.Conv2d(1, 256, 9, kernels=kernels)
+        self.primary = remcaps.nn.PrimaryCaps(256, types=32, kernel=9, dim=8, stride=2,
+                                              kernels=kernels)
         self.top = routing
 
     def forward(self, images):
         return self.top(self.primary(self.conv(images).relu()))
 
 
-def python_rate(routing, batch, seconds):
-    torch.manual_seed(0)
-    model = DrCapsNet(routing)
-    optimiser = torch.optim.Adam(model.parameters())
+def python_rate(model, adam, batch, seconds):
+    optimiser = adam(model.parameters())
     images, labels = torch.rand(batch, 1, 28, 28), torch.arange(batch) % CLASSES
 
     def step():
-        optimiser.zero_grad()
+        optimiser.zero_grad(set_to_none=True)
         lengths = model(images).norm(dim=-1)
         remcaps.functional.margin_loss(lengths, labels).backward()
         optimiser.step()
@@ -88,21 +92,32 @@ def main():
     given = arguments.parse_args()
 
     work = (given.batch, given.seconds)
+    torchs, ours = torch.optim.Adam, remcaps.optim.Adam
+
+    def routed():
+        return remcaps.nn.FcCaps(CHILDREN, CLASSES)
+
     variants = {
-        "Python, remcaps.nn.FcCaps":
-            lambda: python_rate(remcaps.nn.FcCaps(CHILDREN, CLASSES), *work),
-        "Python, einsum routing": lambda: python_rate(EinsumRouting(), *work),
-        "program, plain kernels": lambda: program_rate(given.program, "reference", *work),
-        "program, fused kernels": lambda: program_rate(given.program, "fused", *work),
+        "Python: convolutions, routing and Adam of remcaps":
+            lambda: python_rate(DrCapsNet(routed(), "fused"), ours, *work),
+        "Python: convolutions and routing of remcaps":
+            lambda: python_rate(DrCapsNet(routed(), "fused"), torchs, *work),
+        "Python: routing of remcaps":
+            lambda: python_rate(DrCapsNet(routed(), "reference"), torchs, *work),
+        EINSUM:
+            lambda: python_rate(DrCapsNet(EinsumRouting(), "reference"), torchs, *work),
+        "program: plain kernels": lambda: program_rate(given.program, "reference", *work),
+        "program: fused kernels": lambda: program_rate(given.program, "fused", *work),
     }
     rates = {name: [] for name in variants}
     for _ in range(given.rounds):
         for name, measure in variants.items():
             rates[name].append(measure())
 
-    print("| DR-CapsNet, training, images/s | best | range |\n|---|---|---|")
+    print("| DR-CapsNet, training, images/s | best | range | beside einsum routing |\n|---|---|---|---|")
     for name, found in rates.items():
-        print(f"| {name} | {max(found):.0f} | {min(found):.0f} to {max(found):.0f} |")
+        ratio = statistics.median(a / b for a, b in zip(found, rates[EINSUM]))
+        print(f"| {name} | {max(found):.0f} | {min(found):.0f} to {max(found):.0f} | {ratio:.1f} x |")
 
 
 if __name__ == "__main__":

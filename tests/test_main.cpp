@@ -12,8 +12,8 @@
 
 namespace {
 
-// The tests of a suite share a process. Each begins with the random numbers of a fresh one, and one
-// that leaves the process other than it found it fails, instead of a later one that relied on it.
+// The tests of a suite share a process. Each test begins with the random numbers of a new process.
+// A test fails if it changes the process: a later test might depend on what it changed.
 class SharedProcess : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override {
     torch::manual_seed(c10::default_rng_seed_val);

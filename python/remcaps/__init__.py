@@ -2,6 +2,7 @@
 
     remcaps.nn           capsule layers as torch.nn.Modules
     remcaps.functional   routing, squash and the margin loss on tensors, with autograd
+    remcaps.optim        Adam as one pass over the parameters
     remcaps.Rem          REM for the parameters of any model; Snip and Magnitude likewise
     remcaps.ParseTrees   the dictionary of parse trees and its entropy
     remcaps.load         a trained network of the program: call it, explain it
@@ -24,7 +25,7 @@ _warning = _remcaps.prepare(_os.path.dirname(_os.path.abspath(__file__)))
 if _warning:
     _warnings.warn(_warning, RuntimeWarning, stacklevel=2)
 
-from remcaps import data, functional, nn
+from remcaps import data, functional, nn, optim
 from remcaps._remcaps import Error, UsageError, __version__
 from remcaps.convert import convert
 from remcaps.network import Answer, Edge, Explanation, Network, entropy, evaluate, load, zoo
@@ -53,6 +54,7 @@ __all__ = [
     "load",
     "metrics",
     "nn",
+    "optim",
     "quantize",
     "recipes",
     "resume",

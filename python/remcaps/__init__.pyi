@@ -3,6 +3,7 @@ from typing import List
 from remcaps import data as data
 from remcaps import functional as functional
 from remcaps import nn as nn
+from remcaps import optim as optim
 from remcaps.convert import convert as convert
 from remcaps.network import Answer as Answer
 from remcaps.network import Edge as Edge

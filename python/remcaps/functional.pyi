@@ -1,10 +1,11 @@
-from typing import Literal, Optional, Tuple, overload
+from typing import Literal, Optional, Tuple, Union, overload
 
 from torch import Tensor
 
 _Gradient = Literal["last", "full"]
 _BiasIn = Literal["none", "every", "last"]
 _Kernels = Literal["fused", "reference"]
+_Pair = Union[int, Tuple[int, int]]
 _Form = Literal["norm", "exponential"]
 
 @overload
@@ -57,6 +58,9 @@ def conv_caps_routing(children: Tensor, weight: Tensor, bias: Optional[Tensor] =
                       epsilon: float = 1e-6, kernels: _Kernels = "fused",
                       levels: Optional[int] = None,
                       trace: Literal[True]) -> Tuple[Tensor, Tensor]: ...
+def conv2d(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None, stride: _Pair = 1,
+           padding: Union[_Pair, Literal["valid", "same"]] = 0, dilation: _Pair = 1,
+           groups: int = 1, *, kernels: _Kernels = "fused") -> Tensor: ...
 def squash(preactivation: Tensor, dim: int = -1, *, form: _Form = "norm",
            epsilon: float = 1e-6) -> Tensor: ...
 def squash_to_capsules(map: Tensor, types: int, dim: int, *, form: _Form = "norm",

@@ -8,13 +8,17 @@ _Pair = Union[int, Tuple[int, int]]
 _Device = Union[str, torch.device, None]
 _Kernels = Literal["fused", "reference"]
 
+class Conv2d(torch.nn.Conv2d):
+    kernels: str
+    def __init__(self, *arguments: Any, kernels: _Kernels = "fused", **options: Any) -> None: ...
+    def forward(self, input: Tensor) -> Tensor: ...
+
 class PrimaryCaps(torch.nn.Module):
-    conv: torch.nn.Conv2d
+    conv: Conv2d
     types: int
     dim: int
     form: str
     epsilon: float
-    kernels: str
     def __init__(self, in_channels: int, types: int, kernel: _Pair, *, dim: int = 8,
                  stride: _Pair = 1, padding: _Pair = 0, groups: int = 1,
                  form: Literal["norm", "exponential"] = "norm", epsilon: float = 1e-6,

@@ -29,6 +29,7 @@ inline void stop_if_interrupted() {
 /// Long work runs without the interpreter's lock, so that other Python threads go on.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
+void bind_adam(py::module_& module);
 void bind_convert(py::module_& module);
 void bind_data(py::module_& module);
 void bind_functional(py::module_& module);

@@ -6,8 +6,10 @@
 #include "remcaps/capsule/routing/scaled_distance.h"
 #include "remcaps/capsule/routing/self_attention.h"
 #include "remcaps/capsule/routing/window.h"
+#include "remcaps/ops/convolution.h"
 #include "remcaps/ops/margin_loss.h"
 #include "remcaps/ops/quantize.h"
+#include "remcaps/torch/compat.h"
 
 namespace remcaps::python {
 namespace {
@@ -100,6 +102,24 @@ Routed conv_caps(const Tensor& children, const Tensor& weight, const std::option
                 trace);
 }
 
+using Pair = std::array<int64_t, 2>;
+
+// What a user of PyTorch expects of autocast and on a GPU is what torch's convolution does there.
+Tensor conv2d(const Tensor& map, const Tensor& weight, const std::optional<Tensor>& bias,
+              Pair stride, Pair padding, Pair dilation, int64_t groups,
+              const std::string& kernels) {
+  const bool is_ours = map.is_cpu() && !cpu_autocast_is_on();
+  const KernelPath path = kernel_path(kernels);
+  return convolution(map,
+                     {.weight = weight,
+                      .bias = bias.value_or(Tensor()),
+                      .stride = stride,
+                      .padding = padding,
+                      .dilation = dilation,
+                      .groups = groups},
+                     is_ours ? path : KernelPath::kReference);
+}
+
 Squash squash_form(const std::string& form, double epsilon) {
   return {choice<Squash::Form>("form", form, {"norm", "exponential"}), epsilon};
 }
@@ -111,6 +131,7 @@ void bind_functional(py::module_& module) {
   module.def("scaled_distance_routing", &scaled_distance, WithoutGil());
   module.def("self_attention_routing", &self_attention, WithoutGil());
   module.def("conv_caps_routing", &conv_caps, WithoutGil());
+  module.def("conv2d", &conv2d, WithoutGil());
   module.def(
       "squash",
       [](const Tensor& preactivation, int64_t dim, const std::string& form, double epsilon) {

@@ -60,6 +60,7 @@ PYBIND11_MODULE(_remcaps, module) {
     add_resource_prefix(package);
     return prepare_embedded();
   });
+  bind_adam(module);
   bind_convert(module);
   bind_data(module);
   bind_functional(module);

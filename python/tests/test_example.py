@@ -62,4 +62,5 @@ def test_the_rival_of_the_benchmark_computes_the_same():
     for found in poses:
         found.square().sum().backward()
     torch.testing.assert_close(ours.weight.grad, rival.weight.grad, rtol=1e-3, atol=1e-5)
-    assert bench.python_rate(rival, batch=2, seconds=0.01) > 0
+    network = bench.DrCapsNet(rival, "reference")
+    assert bench.python_rate(network, remcaps.optim.Adam, batch=2, seconds=0.01) > 0

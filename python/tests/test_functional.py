@@ -71,6 +71,66 @@ def test_margin_loss_equals_its_definition():
         F.margin_loss(lengths, torch.tensor([0, 0]), kernels="fuse")
 
 
+@pytest.mark.parametrize("options", [
+    {}, {"stride": 2}, {"stride": (1, 3)}, {"stride": [2]}, {"padding": 1}, {"padding": (0, 2)},
+    {"padding": "same"}, {"dilation": 2}, {"groups": 2}, {"kernels": "reference"}])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_conv2d_equals_that_of_torch_with_gradients(options, with_bias):
+    map = torch.randn(4, 64, 12, 11, requires_grad=True)
+    weight = torch.randn(64, 64 // options.get("groups", 1), 3, 5) * 0.1
+    given = [map, weight.requires_grad_()]
+    if with_bias:
+        given.append(torch.randn(64, requires_grad=True))
+    got = F.conv2d(*given, **options)
+    expected = torch.nn.functional.conv2d(
+        *given, **{name: value for name, value in options.items() if name != "kernels"})
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    direction = torch.randn_like(expected)
+    for ours, theirs in zip(torch.autograd.grad((got * direction).sum(), given),
+                            torch.autograd.grad((expected * direction).sum(), given)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_conv2d_has_kernels_of_its_own_for_float32_maps():
+    # They have no second derivative, PyTorch's convolution has one.
+    def second_derivative(map, weight, **options):
+        return torch.autograd.functional.hvp(
+            lambda x: F.conv2d(x, weight, **options).pow(3).sum(), map, torch.ones_like(map))[1]
+
+    map, weight = torch.randn(4, 64, 12, 12), torch.randn(64, 64, 3, 3) * 0.1
+    with pytest.raises(RuntimeError, match="convolution.*no second derivative"):
+        second_derivative(map, weight)
+    for options in ({"kernels": "reference"}, {"padding": 1}, {"dilation": 2}):
+        assert second_derivative(map, weight, **options).abs().max() > 0
+    assert second_derivative(map, weight[:63]).abs().max() > 0
+    assert second_derivative(map.double(), weight.double()).abs().max() > 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert F.conv2d(map, weight).dtype == torch.bfloat16
+
+
+def test_gradcheck_of_conv2d():
+    map = torch.randn(2, 2, 5, 4, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 2, 3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *inputs: F.conv2d(*inputs, stride=2), (map, weight))
+
+
+@pytest.mark.parametrize("wrong, message", [
+    ({"stride": 0}, "stride"), ({"padding": -1}, "padding"), ({"bias": torch.zeros(31)}, "bias"),
+    ({"bias": torch.zeros(32).double()}, "bias type"),
+    ({"weight": torch.zeros(32, 3, 3, 3)}, "channels"), ({"groups": 3}, "groups|divisible")])
+def test_conv2d_refuses_what_torch_refuses(wrong, message):
+    given = {"input": torch.zeros(8, 32, 12, 12), "weight": torch.zeros(32, 32, 3, 3), **wrong}
+    with pytest.raises(RuntimeError, match=message):
+        F.conv2d(**given)
+
+
+def test_wrong_sizes_of_conv2d_are_type_errors():
+    with pytest.raises(TypeError, match=r"stride is \(1, 2, 3\); expected one or two integers"):
+        F.conv2d(torch.zeros(1, 1, 5, 5), torch.zeros(1, 1, 3, 3), stride=(1, 2, 3))
+    with pytest.raises(TypeError, match="dilation is 1.5; expected one or two integers"):
+        F.conv2d(torch.zeros(1, 1, 5, 5), torch.zeros(1, 1, 3, 3), dilation=1.5)
+
+
 def test_quantized_couplings_lie_on_levels():
     u, w, b = layer()
     for routing in (F.dynamic_routing, F.scaled_distance_routing):

@@ -153,28 +153,28 @@ def test_python_layers_equal_the_network_of_the_program(network, fashion):
     assert torch.allclose(couplings, answer.couplings, atol=1e-5)
 
 
+@pytest.mark.parametrize("kernels", ["fused", "reference"])
 @pytest.mark.parametrize("routing, recipe", [("dynamic", "mnist/dr-capsnet"),
                                              ("scaled-distance", "mnist/gamma-capsnet")])
-def test_python_layers_equal_the_plain_code_of_the_program_bit_for_bit(routing, recipe, tmp_path):
-    conv = torch.nn.Conv2d(1, 16, 9)
-    primary = remcaps.nn.PrimaryCaps(16, types=4, kernel=9, dim=8, stride=2, kernels="reference")
-    hidden = [remcaps.nn.FcCaps(4 * 36, 32, 8, 8, routing=routing, kernels="reference")]
+def test_python_layers_equal_those_of_the_program_bit_for_bit(routing, recipe, kernels, tmp_path):
+    conv = remcaps.nn.Conv2d(1, 64, 9, kernels=kernels)
+    primary = remcaps.nn.PrimaryCaps(64, types=8, kernel=9, dim=8, stride=2, kernels=kernels)
+    hidden = [remcaps.nn.FcCaps(8 * 36, 32, 8, 8, routing=routing, kernels=kernels)]
     if routing == "dynamic":
         hidden = []
-    top = remcaps.nn.FcCaps(32 if hidden else 4 * 36, 10, 8, 16, routing=routing,
-                            kernels="reference")
+    top = remcaps.nn.FcCaps(32 if hidden else 8 * 36, 10, 8, 16, routing=routing, kernels=kernels)
     state = {f"conv1.{name}": value for name, value in conv.state_dict().items()}
     state.update({f"primaryCaps.caps_poses.{name}": value
                   for name, value in primary.conv.state_dict().items()})
     for name, layer in zip(["fcCaps", "classCaps"][-len(hidden) - 1:], hidden + [top]):
-        grid = (4, 6, 6) if layer is (hidden + [top])[0] else (32, 1, 1)
+        grid = (8, 6, 6) if layer is (hidden + [top])[0] else (32, 1, 1)
         state[f"{name}.weight"] = layer.weight.detach().reshape(*grid, *layer.weight.shape[1:])
         state[f"{name}.routing_bias"] = layer.bias.detach()
     torch.save(state, tmp_path / "own.pt")
-    remcaps.convert(tmp_path / "own.pt", tmp_path / "own.safetensors", recipe, kernels="reference")
+    remcaps.convert(tmp_path / "own.pt", tmp_path / "own.safetensors", recipe, kernels=kernels)
     network = remcaps.load(tmp_path / "own.safetensors")
 
-    images = torch.randn(9, 1, 28, 28)
+    images = torch.randn(40, 1, 28, 28)  # few images have a kernel of their own, which packs weights
     with torch.no_grad():
         capsules = primary(conv(images).relu())
         for layer in hidden:

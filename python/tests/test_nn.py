@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.utils.prune
 
 import remcaps
 from remcaps import functional, nn
@@ -60,6 +61,50 @@ def test_state_copies_pickles_and_types():
     assert double.dtype == torch.float64
     assert torch.allclose(double.float(), expected, atol=1e-5)
     assert network.train().training and not network.eval().training
+
+
+def test_conv2d_is_torchs_layer_with_other_kernels():
+    theirs = torch.nn.Conv2d(3, 64, (3, 4), stride=2)
+    ours = nn.Conv2d(3, 64, (3, 4), stride=2)
+    ours.load_state_dict(theirs.state_dict())
+    images = torch.randn(8, 3, 16, 16)
+    expected = theirs(images)
+    for twin in (ours, copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        assert twin.kernels == "fused"
+        torch.testing.assert_close(twin(images), expected, rtol=1e-4, atol=1e-5)
+    assert repr(ours) == repr(theirs)
+    plain = nn.Conv2d(3, 64, (3, 4), stride=2, kernels="reference")
+    plain.load_state_dict(theirs.state_dict())
+    assert torch.equal(plain(images), expected)
+
+    theirs = torch.nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular")
+    ours = nn.Conv2d(3, 4, 3, padding=1, padding_mode="circular")
+    ours.load_state_dict(theirs.state_dict())
+    assert torch.equal(ours(images), theirs(images))
+
+
+@pytest.mark.parametrize("kernels", ["fused", "reference"])
+def test_primary_caps_are_their_definition(kernels):
+    layer = nn.PrimaryCaps(64, types=8, kernel=5, dim=8, stride=2, kernels=kernels)
+    map = torch.randn(4, 64, 15, 15, requires_grad=True)
+    channels = torch.nn.functional.conv2d(map, layer.conv.weight, layer.conv.bias, stride=2)
+    expected = functional.squash(channels.unflatten(1, (8, 8)), 2).movedim(2, -1).flatten(1, 3)
+    got = layer(map)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    inputs, direction = (map, *layer.parameters()), torch.randn_like(expected)
+    for ours, theirs in zip(torch.autograd.grad((got * direction).sum(), inputs),
+                            torch.autograd.grad((expected * direction).sum(), inputs)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_pruned_weights_of_torch_reach_primary_caps():
+    # torch.nn.utils.prune computes the weight before each forward pass of the layer.
+    layer = nn.PrimaryCaps(32, types=4, kernel=3)
+    torch.nn.utils.prune.random_unstructured(layer.conv, "weight", 0.5)
+    map = torch.randn(4, 32, 9, 9)
+    before = layer(map)
+    layer.conv.weight_mask.zero_()
+    assert not torch.equal(layer(map), before)
 
 
 def test_other_routings_and_shared_matrices():

@@ -6,7 +6,8 @@ import pytest
 import remcaps
 
 FOLDER = pathlib.Path(__file__).parents[1] / "remcaps"
-MODULES = ["convert", "data", "functional", "network", "nn", "parse_trees", "pruning", "training"]
+MODULES = ["convert", "data", "functional", "network", "nn", "optim", "parse_trees", "pruning",
+           "training"]
 
 
 def arguments(function):

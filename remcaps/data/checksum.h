@@ -24,7 +24,7 @@ class Sha256 {
   std::shared_ptr<void> context_;  // EVP_MD_CTX; OpenSSL's headers stay out of this one
 };
 
-/// Of a file's bytes as they are.
+/// The SHA-256 of a file's bytes as they are.
 std::string sha256_of_file(const std::filesystem::path& path);
 
 /// A file's content, decompressed if it is gzip.

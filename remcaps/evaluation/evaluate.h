@@ -87,7 +87,7 @@ struct EvaluationSums {
   static EvaluationSums zeros(int64_t batches, int64_t streams, int64_t classes,
                               torch::Device device);
   int64_t streams() const { return confusion.size(0); }
-  /// Of all processes. In each, the batches of the others are zero.
+  /// The sums of all processes. In each process, the batches of the others are zero.
   EvaluationSums of_all(ProcessGroup* group) const;
 };
 

@@ -68,7 +68,7 @@ std::vector<std::vector<Number>> gather_numbers(ProcessGroup& group,
   for (const std::string& part :
        group.gather({reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Number)})) {
     auto& numbers = of_ranks.emplace_back(part.size() / sizeof(Number));
-    // Of a process without a batch there are none.
+    // A process without a batch sends none.
     if (!part.empty()) std::memcpy(numbers.data(), part.data(), part.size());
   }
   return of_ranks;

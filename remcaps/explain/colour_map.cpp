@@ -48,9 +48,6 @@ std::array<double, 3> linear_rgb(double light, double a, double b) {
 double to_gamma(double x) {
   return x <= 0.0031308 ? 12.92 * x : 1.055 * std::pow(x, 1 / 2.4) - 0.055;
 }
-double from_gamma(double x) {
-  return x <= 0.04045 ? x / 12.92 : std::pow((x + 0.055) / 1.055, 2.4);
-}
 
 // A colour too vivid for the screen loses chroma, never lightness.
 Colour make_colour(double t) {
@@ -103,15 +100,6 @@ Colour strength_colour(double value, bool dark_page) {
     return static_cast<uint8_t>(std::lround(255 * std::clamp(sum, 0.0, 1.0)));
   };
   return {byte(kViridis[0]), byte(kViridis[1]), byte(kViridis[2])};
-}
-
-double lightness(Colour colour) {
-  const double r = from_gamma(colour.red / 255.0), g = from_gamma(colour.green / 255.0),
-               b = from_gamma(colour.blue / 255.0);
-  const double l = std::cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
-  const double m = std::cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
-  const double s = std::cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
-  return 0.2104542553 * l + 0.7936177850 * m - 0.0040720468 * s;
 }
 
 torch::Tensor map_colours(const torch::Tensor& values) {

@@ -26,9 +26,6 @@ Colour map_colour(double value);
 /// square root, since most couplings are small.
 Colour strength_colour(double value, bool dark_page);
 
-/// The OKLab lightness of a colour, 0 black to 1 white.
-double lightness(Colour colour);
-
 /// Values in 0..1, any shape -> uint8 with a last dimension of 3.
 torch::Tensor map_colours(const torch::Tensor& values);
 

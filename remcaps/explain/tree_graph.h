@@ -72,8 +72,8 @@ struct ParseTree {
   std::vector<std::string> names;               ///< of the layers
   std::vector<std::vector<TreeNode>> layers;    ///< first layer first
   std::vector<std::vector<CapsuleGrid>> grids;  ///< of each layer but the last, if it has any
-  /// Of the connections into layer l; [0] is unused, and so are all if contributions that carry
-  /// half are shown.
+  /// [l] is the threshold of the connections into layer l; [0] is unused. A tree of the
+  /// contributions that carry half uses none.
   std::vector<double> thresholds;
   std::vector<int64_t> roots;   ///< class capsules it was backtracked from
   std::vector<TreeEdge> edges;  ///< from the roots downwards

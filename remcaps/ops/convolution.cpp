@@ -38,10 +38,6 @@ bool wants_gradient(const Tensor& tensor) {
   return torch::GradMode::is_enabled() && tensor.defined() && tensor.requires_grad();
 }
 
-bool is_on(const Tensor& tensor, torch::Device device) {
-  return !tensor.defined() || tensor.device() == device;
-}
-
 bool has_dense_windows(const ConvolutionLayer& layer) {
   return layer.dilation == std::array<int64_t, 2>{1, 1} && layer.groups == 1;
 }
@@ -50,15 +46,24 @@ bool has_no_padding(std::array<int64_t, 2> padding) {
   return padding == std::array<int64_t, 2>{0, 0};
 }
 
+bool has_fitting_bias(const ConvolutionLayer& layer) {
+  const Tensor &weight = layer.weight, &bias = layer.bias;
+  return !bias.defined() ||
+         (bias.device() == weight.device() && bias.scalar_type() == weight.scalar_type() &&
+          bias.sizes() == torch::IntArrayRef{weight.size(0)});
+}
+
+// Where this is false, libtorch's own convolution says what is wrong.
 bool fits_in(const ConvolutionLayer& layer, const Tensor& map) {
   const Tensor& weight = layer.weight;
   const auto window_fits = [&](size_t i) {
     const auto dim = static_cast<int64_t>(i) + 2;
-    return map.size(dim) + 2 * layer.padding[i] >= layer.dilation[i] * (weight.size(dim) - 1) + 1;
+    return layer.stride[i] > 0 && layer.padding[i] >= 0 && layer.dilation[i] > 0 &&
+           map.size(dim) + 2 * layer.padding[i] >= layer.dilation[i] * (weight.size(dim) - 1) + 1;
   };
-  return map.dim() == 4 && weight.dim() == 4 && is_on(weight, map.device()) &&
-         is_on(layer.bias, map.device()) && map.size(1) == weight.size(1) * layer.groups &&
-         window_fits(0) && window_fits(1);
+  return map.dim() == 4 && weight.dim() == 4 && weight.numel() > 0 &&
+         weight.device() == map.device() && has_fitting_bias(layer) &&
+         map.size(1) == weight.size(1) * layer.groups && window_fits(0) && window_fits(1);
 }
 
 // Bfloat16 and channels-last. The map of an earlier convolution already is bfloat16, and its

@@ -55,7 +55,7 @@ struct ConvolutionFacts {
   int64_t batch = 0, height = 0, width = 0;
   torch::ScalarType map_type = torch::kFloat32;
   torch::DeviceType device = torch::kCPU;
-  /// Map, weight and bias are on one device, and at least one window fits into the padded map.
+  /// Map, weight and bias go together, and at least one window fits into the padded map.
   bool fits = true;
   // The gradients that are wanted.
   bool map_gradient = false;  ///< of the map

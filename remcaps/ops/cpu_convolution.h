@@ -24,7 +24,7 @@ class PackedFilters {
 
   explicit PackedFilters(const torch::Tensor& weight);
 
-  /// Of the weight.
+  /// The sizes of the weight.
   torch::IntArrayRef sizes() const { return sizes_; }
   const kernels::cpu::Panels& panels() const { return panels_; }
 
@@ -40,7 +40,7 @@ class SparseWeights : public kernels::cpu::SparseWeights {
   /// float32 on the CPU.
   explicit SparseWeights(const torch::Tensor& weight);
 
-  /// Of the weight.
+  /// The sizes of the weight.
   std::array<int64_t, 4> sizes() const {
     return {filters(), channels(), kernel_height(), kernel_width()};
   }

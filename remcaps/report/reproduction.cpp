@@ -178,7 +178,7 @@ class Worker {
     return true;
   }
 
-  // Of several workers one tries a run that fails.
+  // If a run fails, only one of several workers tries it.
   void check_not_failed_meanwhile(const PlannedRun& run) const {
     const fs::path file = failure_file(run.folder.parent_path(), run.seed);
     std::error_code error;

@@ -90,8 +90,8 @@ void use_bfloat16(torch::DeviceType type) {
 void switch_autocast(torch::DeviceType type, bool on) {
   at::autocast::set_autocast_enabled(type, on);
 }
-bool cuda_autocast_enabled() {
-  return at::autocast::is_autocast_enabled(torch::kCUDA);
+bool autocast_enabled(torch::DeviceType type) {
+  return at::autocast::is_autocast_enabled(type);
 }
 #else
 void use_bfloat16(torch::DeviceType) {
@@ -101,8 +101,8 @@ void use_bfloat16(torch::DeviceType) {
 void switch_autocast(torch::DeviceType type, bool on) {
   type == torch::kCUDA ? at::autocast::set_enabled(on) : at::autocast::set_cpu_enabled(on);
 }
-bool cuda_autocast_enabled() {
-  return at::autocast::is_enabled();
+bool autocast_enabled(torch::DeviceType type) {
+  return type == torch::kCUDA ? at::autocast::is_enabled() : at::autocast::is_cpu_enabled();
 }
 #endif
 
@@ -113,7 +113,11 @@ bool tf32_is_on(torch::Device device) {
 }
 
 bool cuda_autocast_is_on(torch::Device device) {
-  return device.is_cuda() && cuda_autocast_enabled();
+  return device.is_cuda() && autocast_enabled(torch::kCUDA);
+}
+
+bool cpu_autocast_is_on() {
+  return autocast_enabled(torch::kCPU);
 }
 
 NoCudaAutocast::NoCudaAutocast(torch::Device device) : was_on_(cuda_autocast_is_on(device)) {

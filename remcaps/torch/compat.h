@@ -59,6 +59,9 @@ bool tf32_is_on(torch::Device device);
 /// go through autocast.
 bool cuda_autocast_is_on(torch::Device device);
 
+/// Whether a host program, such as Python, has switched the CPU's autocast on.
+bool cpu_autocast_is_on();
+
 /// Switches autocast off on a GPU for as long as the object lives: computation stays float32.
 class NoCudaAutocast {
  public:

@@ -20,7 +20,7 @@ class ProcessGroupBackend {
   virtual void broadcast(torch::Tensor tensor) = 0;
 };
 
-/// Of any of c10d's groups.
+/// The backend of any of c10d's groups.
 template <typename Group>
 class C10dBackend : public ProcessGroupBackend {
  public:

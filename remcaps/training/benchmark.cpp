@@ -22,7 +22,7 @@
 namespace remcaps {
 namespace {
 
-// Of images in the synthetic data set: enough that reading a pass's result back does not count.
+// How many batches the synthetic data set has: enough to make reading back a result negligible.
 constexpr int64_t kCpuBatches = 8, kGpuBatches = 64;
 constexpr int kWarmUps = 2, kGraphWarmUps = 6;  // a step is recorded after a few others
 constexpr int kTracedPieces = 4;

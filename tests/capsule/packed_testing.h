@@ -6,8 +6,8 @@
 
 namespace remcaps::testing {
 
-/// `layer` has a weight that it packs, `packed()` is what it then keeps; the weight is another one
-/// afterwards.
+/// Expects `layer` to keep a packed weight until its weight changes or it returns to training mode.
+/// `packed()` returns that packed weight, or null. The layer's weight is changed.
 template <typename Layer, typename Packed>
 void expect_packed_until_changed(Layer& layer, const Packed& packed) {
   const torch::NoGradGuard no_grad;

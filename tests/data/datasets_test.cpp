@@ -240,6 +240,15 @@ TEST(LoadDataset, SaysWhereItLookedAndHowToGetIt) {
               HasSubstr("t10k-labels-idx1-ubyte: is missing"));
 }
 
+// affNIST's official test file, with one image of a 7.
+void write_affnist_test(const fs::path& path) {
+  write_bytes(
+      path, mat_file({mat_structure("affNISTdata",
+                                    {{"image", mat_array("", {1600, 1}, std::string(1600, '\x05'))},
+                                     {"label_int", mat_array("", {1, 1}, "\x07")}})},
+                     /*compressed=*/true));
+}
+
 TEST(LoadDataset, AffnistTrainsOnExpandedMnistWithoutItsTestSet) {
   const TemporaryFolder root;
   write_mnist(root / "mnist", 40, 20);
@@ -252,12 +261,7 @@ TEST(LoadDataset, AffnistTrainsOnExpandedMnistWithoutItsTestSet) {
   EXPECT_THAT(error_of([&] { splits.split("test"); }),
               AllOf(HasSubstr("test.mat is missing"), HasSubstr("remcaps data fetch affnist")));
   if (!can_read_mat()) return;
-  write_bytes(
-      root / "affnist" / "test.mat",
-      mat_file({mat_structure("affNISTdata",
-                              {{"image", mat_array("", {1600, 1}, std::string(1600, '\x05'))},
-                               {"label_int", mat_array("", {1, 1}, "\x07")}})},
-               true));
+  write_affnist_test(root / "affnist" / "test.mat");
   EXPECT_EQ(load_dataset(named("affnist"), root.path()).split("test").labels[0].item<int64_t>(), 7);
 }
 
@@ -302,12 +306,7 @@ TEST(GeneratedTest, IsReadAndMarkedUntilTheOfficialOneIsThere) {
   EXPECT_THAT(verify_dataset(options, other.path()).notes, Contains(HasSubstr("generated")));
 
   if (!can_read_mat()) return;
-  write_bytes(
-      root / "affnist" / "test.mat",
-      mat_file({mat_structure("affNISTdata",
-                              {{"image", mat_array("", {1600, 1}, std::string(1600, '\x05'))},
-                               {"label_int", mat_array("", {1, 1}, "\x07")}})},
-               true));
+  write_affnist_test(root / "affnist" / "test.mat");
   EXPECT_EQ(load_dataset(options, root.path()).test.size(), 1);
   EXPECT_TRUE(load_dataset(options, root.path()).test.note.empty());
 }

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "remcaps/base/files.h"
+#include "remcaps/data/checksum.h"
 
 namespace remcaps::testing {
 namespace {
@@ -74,6 +75,18 @@ std::string error_of(const std::function<void()>& work) {
 torch::Tensor noise(const std::vector<int64_t>& shape) {
   torch::manual_seed(3);
   return torch::randint(0, 256, shape, torch::TensorOptions().dtype(torch::kUInt8));
+}
+
+std::string long_text() {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += static_cast<char>(i ^ (i >> 7));
+  return text;
+}
+
+std::string sha256(const std::string& text) {
+  Sha256 sum;
+  sum.update(text.data(), text.size());
+  return sum.finish();
 }
 
 void write_bytes(const fs::path& path, const std::string& bytes) {

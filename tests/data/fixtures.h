@@ -22,6 +22,11 @@ std::string error_of(const std::function<void()>& work);
 /// Random bytes, the same at every call.
 torch::Tensor noise(const std::vector<int64_t>& shape);
 
+/// 300,000 bytes, the same at every call.
+std::string long_text();
+/// Of a text, by the library, in hexadecimal digits.
+std::string sha256(const std::string& text);
+
 void write_bytes(const fs::path& path, const std::string& bytes);
 std::string gzip(const std::string& bytes);
 /// A zlib stream, as MAT files hold.

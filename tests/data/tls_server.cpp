@@ -10,7 +10,7 @@
 namespace remcaps::testing {
 namespace {
 
-// Right in all but who signed it: for 127.0.0.1, valid today.
+// A certificate for 127.0.0.1 that is valid today. Nobody signed it.
 std::shared_ptr<X509> certificate_of(EVP_PKEY* key) {
   const std::shared_ptr<X509> made(X509_new(), X509_free);
   X509_set_version(made.get(), X509_VERSION_3);

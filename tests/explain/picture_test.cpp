@@ -14,6 +14,20 @@
 namespace remcaps {
 namespace {
 
+double linear(uint8_t part) {
+  const double x = part / 255.0;
+  return x <= 0.04045 ? x / 12.92 : std::pow((x + 0.055) / 1.055, 2.4);
+}
+
+// The OKLab lightness of a colour, 0 black to 1 white.
+double lightness(Colour colour) {
+  const double r = linear(colour.red), g = linear(colour.green), b = linear(colour.blue);
+  const double l = std::cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
+  const double m = std::cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
+  const double s = std::cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
+  return 0.2104542553 * l + 0.7936177850 * m - 0.0040720468 * s;
+}
+
 TEST(ColourMap, LightnessGrowsInProportionToTheValue) {
   const double dark = lightness(map_colour(0)), light = lightness(map_colour(1));
   EXPECT_LT(dark, 0.25);

@@ -1,7 +1,7 @@
 // A library for LD_PRELOAD that makes one system call of a program fail.
 //
-//   FAULT=write:17:ENOSPC   the 17th write fails so
-//   FAULT=write:17:short    it writes half of its bytes
+//   FAULT=write:17:ENOSPC   the 17th write fails with ENOSPC
+//   FAULT=write:17:short    the 17th write writes half of its bytes
 //   FAULT=count             nothing fails
 //   FAULT_FOLDER=DIR        only files below DIR count, for open, write, fsync and rename
 //   FAULT_REPORT=FILE       at the end: how often each was called, as "open 12"; with FAULT=count also a

@@ -244,7 +244,7 @@ TEST(ConvolutionFactsOf, TensorsAreTheirSizesTypesAndGradients) {
   EXPECT_FALSE(facts_of(map, layer, KernelPath::kFused).any_gradient);
 }
 
-TEST(ConvolutionFactsOf, WindowsAndChannelsMustFitTheMap) {
+TEST(ConvolutionFactsOf, WindowsChannelsAndBiasMustFit) {
   const torch::Tensor map = torch::randn({2, 6, 9, 8});
   const auto fits = [&](const ConvolutionLayer& layer) {
     return facts_of(map, layer, KernelPath::kFused).fits;
@@ -255,6 +255,13 @@ TEST(ConvolutionFactsOf, WindowsAndChannelsMustFitTheMap) {
   EXPECT_TRUE(fits({.weight = torch::randn({4, 6, 10, 3}), .padding = {1, 0}}));
   EXPECT_FALSE(fits({.weight = torch::randn({4, 6, 6, 3}), .dilation = {2, 1}}));
   EXPECT_FALSE(fits({.weight = torch::randn({4, 6, 3})}));
+  EXPECT_FALSE(fits({.weight = torch::randn({0, 6, 3, 3})}));
+  EXPECT_FALSE(fits({.weight = torch::randn({4, 6, 3, 3}), .stride = {0, 1}}));
+  EXPECT_FALSE(fits({.weight = torch::randn({4, 6, 3, 3}), .padding = {-1, 0}}));
+  EXPECT_TRUE(fits({.weight = torch::randn({4, 6, 3, 3}), .bias = torch::randn({4})}));
+  EXPECT_FALSE(fits({.weight = torch::randn({4, 6, 3, 3}), .bias = torch::randn({3})}));
+  EXPECT_FALSE(
+      fits({.weight = torch::randn({4, 6, 3, 3}), .bias = torch::randn({4}, torch::kFloat64)}));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct ConvolutionCase {
   bool bias = true;
 };
 
-// The channels of one tile of this CPU. If a tile is narrow it takes several, until a row of the
+// A number of channels that fills whole tiles of this CPU and is at least 64, so that a row of the
 // kernel is long enough for the gradient of the map.
 int64_t wide_tile() {
   const int64_t width = kernels::tile_width();

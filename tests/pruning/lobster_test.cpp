@@ -55,8 +55,8 @@ TEST(Lobster, ShrinksBiasesTooAndDecaysLambdaByEpoch) {
   EXPECT_THAT(values(network.frozen), ElementsAre(1, 1, 1));
 }
 
-// Weights that a step of Adam moves are back at zero after it, also in a pruner that was restored
-// from a checkpoint, and whatever the state of Adam.
+// A step of Adam moves pruned weights; after_step() sets them to zero again. This also holds for a
+// pruner that was restored from a checkpoint.
 TEST(Lobster, PrunedWeightsStayZeroThroughStepsAndResume) {
   ToyNetwork network;
   {

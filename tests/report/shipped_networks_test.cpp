@@ -24,7 +24,7 @@ std::vector<std::string> fashion_mnist_networks() {
   return names;
 }
 
-// A number of the card, with a file's and a measurement's in agreement up to `most`.
+// Expects a number of the card and the measured one to differ by at most `most`.
 void expect_near(const json& card, const json& measured, const char* key, double most) {
   EXPECT_NEAR(measured.at(key).get<double>(), card.at(key).get<double>(), most) << key;
 }

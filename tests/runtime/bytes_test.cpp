@@ -7,8 +7,6 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/int8_convolution.h"
-#include "remcaps/runtime/compact.h"
-#include "tests/models/make.h"
 #include "tests/runtime/exported.h"
 
 namespace remcaps {
@@ -18,7 +16,6 @@ using kernels::ConvolutionShape;
 using kernels::MapStrides;
 using testing::floats_of;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
 struct Filters {
@@ -143,32 +140,9 @@ TEST(RoundedBytes, AreWithinHalfAStepOfTheValues) {
   EXPECT_TRUE(compress_bytes(packed).has_value());
 }
 
-class ChangedNetwork : public ::testing::Test {
+class ChangedNetwork : public testing::SmallNetwork {
  protected:
-  ChangedNetwork() {
-    torch::manual_seed(3);
-    const ModelContext context = testing::images(1, 20, 20, 3);
-    model_ = testing::make("dr-capsnet", context,
-                           "{conv_channels: 16, conv_kernel: 5, primary_types: 3, primary_kernel: "
-                           "5, primary_dim: 4, class_dim: 5}");
-    model_->eval();
-    WeightsInfo info;
-    info.context = context;
-    info.recipe.name = "test/bytes";
-    info.recipe.model = "dr-capsnet";
-    info.class_names = {"cat", "dog", "owl"};
-    testing::write_exported(file_, *model_, info);
-  }
-
-  // The exported file as data.
-  NetworkData exported() const {
-    const SafetensorsFile file(file_);
-    NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
-    const CompressedReader reader(file);
-    for (const auto& [name, tensor] : weights_of(*model_))
-      network.tensors[name] = reader.read(name);
-    return network;
-  }
+  ChangedNetwork() : SmallNetwork(/*conv_channels=*/16, /*seed=*/3) {}
 
   // Weights of four dimensions in 8 bits, with their zeros or without.
   std::filesystem::path write_bytes(const NetworkData& network, bool sparse) const {
@@ -203,10 +177,6 @@ class ChangedNetwork : public ::testing::Test {
     write_safetensors(folder_ / "bytes.safetensors", views, metadata);
     return folder_ / "bytes.safetensors";
   }
-
-  TemporaryFolder folder_;
-  std::filesystem::path file_ = folder_ / "original.safetensors";
-  std::shared_ptr<CapsNet> model_;
 };
 
 TEST_F(ChangedNetwork, AnswersNearlyTheSameWithBytes) {

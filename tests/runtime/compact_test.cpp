@@ -15,33 +15,11 @@ using ::testing::ElementsAre;
 using testing::floats_of;
 using testing::TemporaryFolder;
 
-class CompactNetwork : public ::testing::Test {
+class CompactNetwork : public testing::SmallNetwork {
  protected:
-  // Three types of capsules with four components each.
-  CompactNetwork() {
-    torch::manual_seed(11);
-    const ModelContext context = testing::images(1, 20, 20, 3);
-    model_ = testing::make("dr-capsnet", context,
-                           "{conv_channels: 6, conv_kernel: 5, primary_types: 3, primary_kernel: "
-                           "5, primary_dim: 4, class_dim: 5}");
-    model_->eval();
-    info_.context = context;
-    info_.recipe.name = "test/compact";
-    info_.recipe.model = "dr-capsnet";
-    info_.class_names = {"cat", "dog", "owl"};
-  }
+  CompactNetwork() : SmallNetwork(/*conv_channels=*/6, /*seed=*/11) {}
 
   Tensor parameter(const std::string& name) const { return model_->named_parameters()[name]; }
-
-  NetworkData exported() const {
-    testing::write_exported(file_, *model_, info_);
-    const SafetensorsFile file(file_);
-    NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
-    const CompressedReader reader(file);
-    for (const auto& [name, tensor] : weights_of(*model_))
-      network.tensors[name] = reader.read(name);
-    return network;
-  }
 
   // Expects answers of the file and of the network to be the same.
   void expect_same_answers(const NetworkData& network) const {
@@ -65,11 +43,6 @@ class CompactNetwork : public ::testing::Test {
       EXPECT_EQ(compact.tree_key(found, image, 0), original.tree_key(expected, image, 0));
     EXPECT_EQ(found.child_lengths[0].size(), expected.child_lengths[0].size());
   }
-
-  TemporaryFolder folder_;
-  std::filesystem::path file_ = folder_ / "original.safetensors";
-  std::shared_ptr<CapsNet> model_;
-  WeightsInfo info_;
 };
 
 TEST_F(CompactNetwork, LosesConstantChannelsAndThoseThatNobodyReads) {

@@ -1,9 +1,13 @@
 // Networks written as `remcaps export` writes them, without measuring them first.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include "remcaps/runs/load.h"
 #include "remcaps/runs/weights.h"
+#include "remcaps/runtime/compact.h"
 #include "remcaps/runtime/network.h"
+#include "tests/models/make.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps::testing {
@@ -31,5 +35,40 @@ inline std::vector<float> floats_of(const Tensor& tensor) {
   const Tensor dense = tensor.contiguous();
   return {dense.data_ptr<float>(), dense.data_ptr<float>() + dense.numel()};
 }
+
+/// A DR-CapsNet for images of 20 x 20, three types of capsules with four components each, and its
+/// exported file.
+class SmallNetwork : public ::testing::Test {
+ protected:
+  SmallNetwork(int64_t conv_channels, uint64_t seed) {
+    torch::manual_seed(seed);
+    info_.context = images(1, 20, 20, 3);
+    model_ = make("dr-capsnet", info_.context,
+                  fmt::format("{{conv_channels: {}, conv_kernel: 5, primary_types: 3, "
+                              "primary_kernel: 5, primary_dim: 4, class_dim: 5}}",
+                              conv_channels));
+    model_->eval();
+    info_.recipe.name = "test/small";
+    info_.recipe.model = "dr-capsnet";
+    info_.class_names = {"cat", "dog", "owl"};
+    write_exported(file_, *model_, info_);
+  }
+
+  /// Writes the file anew, with the weights that the network has now; returns what it holds.
+  NetworkData exported() const {
+    write_exported(file_, *model_, info_);
+    const SafetensorsFile file(file_);
+    NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
+    const CompressedReader reader(file);
+    for (const auto& [name, tensor] : weights_of(*model_))
+      network.tensors[name] = reader.read(name);
+    return network;
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path file_ = folder_ / "original.safetensors";
+  std::shared_ptr<CapsNet> model_;
+  WeightsInfo info_;
+};
 
 }  // namespace remcaps::testing

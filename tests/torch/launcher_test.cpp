@@ -12,7 +12,7 @@ namespace {
 
 using testing::ScopedVariable;
 
-// The variables of a launcher, and of no other.
+// Sets the variables of one launcher and removes those of all others.
 class Variables {
  public:
   explicit Variables(const std::list<std::pair<std::string, std::string>>& set) {

@@ -1,5 +1,5 @@
-// The networks of the recipes in training on a GPU whose free memory holds NaN before every step:
-// what reads memory that nobody has written, a kernel or a library, does not stay unseen.
+// Trains the networks of the recipes on a GPU whose free memory holds NaN before every step. If a
+// kernel or a library reads memory that nobody has written, the losses become NaN.
 #include "tests/ops/poisoned_memory.h"
 
 #include <ATen/Context.h>

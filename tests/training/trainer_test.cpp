@@ -180,7 +180,7 @@ TEST_F(TrainerTest, CrashAtAnyStepAndResumeGivesTheSameBytes) {
   }
 }
 
-// A loss that counts other things from the second epoch on has no new best.
+// The loss gets larger in the second epoch, because its margins change: there is no new best.
 TEST_F(TrainerTest, FastEpochsAreNotSavedOneByOne) {
   for (const auto& [seconds, saved] : {std::pair{"0", 3}, {"1e6", 1}}) {
     SCOPED_TRACE(seconds);
@@ -232,8 +232,8 @@ TEST_F(TrainerTest, PrunedRunResumesWithItsMasksOnThePlainPath) {
   expect_pruned_run_resumes("reference");
 }
 
-// The one-pass update and the strategy's moments around a plain step end in the same weights, up to
-// rounding; no search, which rounding could send another way.
+// The one-pass update gives the weights of a plain step between the strategy's calls, up to rounding.
+// No strategy searches here: rounding could change the result of a search.
 TEST_F(TrainerTest, OnePassUpdateTrainsLikeThePlainOneWithEveryStrategy) {
   for (const char* pruning :
        {"{strategy: none}", "{strategy: lobster, lambda: 0.01, begin: 1000}",

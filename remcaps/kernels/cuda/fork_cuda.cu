@@ -18,7 +18,7 @@ void check_call(cudaError_t error) {
     throw std::runtime_error(std::string("CUDA streams: ") + cudaGetErrorString(error));
 }
 
-// Of the current device. Kept until the process ends, like the context of a device.
+// The streams of the current device. They live until the process ends, like a device's context.
 const Side& side_of_device() {
   static std::mutex mutex;
   static std::map<int, Side> sides;

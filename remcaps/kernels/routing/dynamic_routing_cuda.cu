@@ -29,7 +29,7 @@ struct Trail {
   }
   // The sum of the poses of all iterations up to this one.
   float* agreed(int64_t iteration) const { return agreed_ + iteration * plan_.pose_floats(); }
-  // Of an iteration after the first.
+  // `iteration` is 1 or more.
   float* couplings(int64_t iteration) const {
     return couplings_ + (all_ ? iteration - 1 : 0) * plan_.coupling_floats();
   }

@@ -358,7 +358,7 @@ class DistanceBackward {
   float* grad_sums(int64_t iteration) const {
     return work_.grad_sums + (iteration - first_) * plan_.pose_floats();
   }
-  // Of an iteration after the first.
+  // `iteration` is 1 or more.
   float* pulls(int64_t iteration) const {
     return work_.pulls + (iteration - 1) * plan_.coupling_floats();
   }

@@ -160,7 +160,7 @@ struct Plan {
   int64_t pose_floats() const { return int64_t(dims.parents) * dims.parent_dim * dims.padded; }
   int64_t coupling_floats() const { return int64_t(dims.children) * dims.parents * dims.padded; }
 
-  // Of the parent-stationary kernels.
+  // The launch sizes of the parent-stationary kernels.
   dim3 parent_grid() const { return dim3(chunks, parent_blocks, tiles); }
   dim3 parent_block() const { return dim3(kWarp, warps); }
 
