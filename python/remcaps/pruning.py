@@ -125,6 +125,7 @@ class Rem(_Pruner):
         super().__init__(parameters, "lobster", layers, exclude, lambda_decay=lambda_decay,
                          tolerance=tolerance, patience_epochs=patience_epochs, plateau=plateau,
                          min_accuracy=min_accuracy, begin=begin, end=end, **{"lambda": lambda_})
+        self._min_accuracy = min_accuracy
 
     def after_backward(self):
         """Call it between backward() and the optimiser's step."""
@@ -139,9 +140,12 @@ class Rem(_Pruner):
         """
         with torch.no_grad():
             loss, accuracy = _loss_and_accuracy(evaluate())
+            if accuracy is None and self._min_accuracy > 0:
+                raise Error("min_accuracy is given, but evaluate() returns no accuracy; expected a "
+                            "loss and an accuracy")
             known = [loss]  # the search begins with the unchanged weights
             return self._end_epoch(
-                loss, accuracy,
+                loss, accuracy or 0.0,
                 lambda: known.pop() if known else _loss_and_accuracy(evaluate())[0])
 
 
@@ -206,7 +210,9 @@ class Magnitude(_Pruner):
 
 def _loss_and_accuracy(value):
     try:
-        loss, accuracy = value if isinstance(value, (tuple, list)) else (value, 0.0)
+        if not isinstance(value, (tuple, list)):
+            return float(value), None
+        loss, accuracy = value
         return float(loss), float(accuracy)
     except (TypeError, ValueError):
         raise TypeError(f"evaluate() returned {value!r}; expected a loss, or a loss and an "

@@ -1,4 +1,7 @@
-// The dictionary of parse trees, filled batch by batch.
+// The dictionary of parse trees, filled batch by batch. Several threads may use one: they do not hold
+// Python's lock while they count.
+#include <mutex>
+
 #include "python/src/bindings.h"
 #include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/parse_tree/tree_report.h"
@@ -20,6 +23,7 @@ class ParseTrees {
           "ParseTrees: couplings [{}] and predictions [{}]; expected [B, I, J] and [B]",
           fmt::join(couplings.sizes(), ", "), fmt::join(predicted.sizes(), ", "));
     const Tensor classes = predicted.to(torch::kCPU, torch::kInt64).contiguous();
+    const std::lock_guard lock(mutex_);
     const int64_t children = couplings.size(1), parents = couplings.size(2);
     check(classes.numel() == 0 ||
               (classes.min().item<int64_t>() >= 0 && classes.max().item<int64_t>() < parents),
@@ -38,9 +42,13 @@ class ParseTrees {
 
   int64_t levels() const { return quantizer_.levels(); }
   std::vector<float> centres() const { return quantizer_.centres(); }
-  std::vector<int64_t> samples_per_class() const { return seen().samples_per_class(); }
+  std::vector<int64_t> samples_per_class() const {
+    const std::lock_guard lock(mutex_);
+    return seen().samples_per_class();
+  }
 
   LayerTrees report() const {
+    const std::lock_guard lock(mutex_);
     LayerTrees trees;
     describe_dictionary(trees, seen(), children_, levels());
     return trees;
@@ -49,6 +57,7 @@ class ParseTrees {
   // (count, levels), the most frequent first; no levels if only a key's hash was kept.
   std::vector<std::pair<int64_t, std::optional<Tensor>>> most_frequent(int64_t class_index,
                                                                        int64_t limit) const {
+    const std::lock_guard lock(mutex_);
     check(class_index >= 0 && class_index < seen().classes(),
           "ParseTrees: class {}; expected 0 to {}", class_index, seen().classes() - 1);
     std::vector<std::pair<int64_t, std::optional<Tensor>>> result;
@@ -67,6 +76,7 @@ class ParseTrees {
     return *dictionary_;
   }
 
+  mutable std::mutex mutex_;
   Quantizer quantizer_;
   std::optional<Dictionary> dictionary_;
   int64_t children_ = 0;

@@ -1,4 +1,7 @@
-// The pruning strategies of the program, for the parameters of any Python model.
+// The pruning strategies of the program, for the parameters of any Python model. Several threads may
+// use one: they do not hold Python's lock while they work.
+#include <mutex>
+
 #include "remcaps/pruning/pruner.h"
 
 #include "python/src/bindings.h"
@@ -35,28 +38,33 @@ class ModelPruner {
   // `options` is the `pruning` section of a recipe.
   ModelPruner(const NamedParameters& parameters, const std::string& options)
       : network_(network_of(parameters)) {
-    ConfigSection section(YAML::Load(options), "", "pruning");
+    ConfigSection section(parse_yaml(options), "", "pruning");
     pruner_ = make_pruner(section);
   }
 
   void at_initialisation(const std::function<void()>& gradients_of_one_batch) {
+    const std::lock_guard lock(mutex_);
     PruningContext context{.model = network_, .gradients_of_one_batch = gradients_of_one_batch};
     pruner_->at_initialisation(context);
   }
   void before_epoch(int64_t epoch) {
+    const std::lock_guard lock(mutex_);
     PruningContext context{.model = network_, .epoch = epoch};
     pruner_->before_epoch(context);
   }
   void after_backward(int64_t epoch) {
+    const std::lock_guard lock(mutex_);
     PruningContext context{.model = network_, .epoch = epoch};
     pruner_->after_backward(context);
   }
   void after_step(int64_t epoch) {
+    const std::lock_guard lock(mutex_);
     PruningContext context{.model = network_, .epoch = epoch};
     pruner_->after_step(context);
   }
   PruningReport after_epoch(int64_t epoch, double loss, double accuracy,
                             const std::function<double()>& validation_loss) {
+    const std::lock_guard lock(mutex_);
     PruningContext context{.model = network_,
                            .epoch = epoch,
                            .validation_loss = validation_loss,
@@ -65,10 +73,17 @@ class ModelPruner {
     return pruner_->after_epoch(context);
   }
 
-  std::map<std::string, Tensor> state() const { return pruner_->state(); }
-  void load_state(const std::map<std::string, Tensor>& state) { pruner_->load_state(state); }
+  std::map<std::string, Tensor> state() const {
+    const std::lock_guard lock(mutex_);
+    return pruner_->state();
+  }
+  void load_state(const std::map<std::string, Tensor>& state) {
+    const std::lock_guard lock(mutex_);
+    pruner_->load_state(state);
+  }
 
  private:
+  mutable std::recursive_mutex mutex_;  // a function of the user may call us again
   PrunableNetwork network_;
   std::unique_ptr<Pruner> pruner_;
 };

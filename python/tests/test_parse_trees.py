@@ -1,5 +1,6 @@
 import collections
 import math
+import threading
 
 import numpy
 import pytest
@@ -43,6 +44,25 @@ def test_entropy_keys_and_trees_equal_a_count_by_hand(levels):
         assert [tree.count for tree in found] == sorted((t.count for t in found), reverse=True)
     assert len(trees.most_frequent(0, limit=2)) == 2
     numpy.testing.assert_allclose(trees.levels, numpy.linspace(0, 1, levels), atol=1e-6)
+
+
+def test_several_threads_add_to_one_dictionary():
+    generator = numpy.random.default_rng(4)
+    couplings = torch.tensor(generator.random((400, 40, 3), dtype=numpy.float32))
+    predictions = torch.tensor(generator.integers(0, 3, size=400))
+    trees = remcaps.ParseTrees(11)
+    trees.add(couplings[:1], predictions[:1])
+
+    def add(first):
+        for image in range(first, 400, 4):
+            trees.add(couplings[image:image + 1], predictions[image:image + 1])
+            trees.entropy_per_class
+    threads = [threading.Thread(target=add, args=(first,)) for first in (1, 2, 3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trees.samples_per_class.sum() == 400
 
 
 def test_wrong_input_is_an_error_and_counts_nothing():

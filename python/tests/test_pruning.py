@@ -96,6 +96,12 @@ def test_patience_waits_and_min_accuracy_holds_back():
     assert rem.after_epoch(lambda: (1.0, 0.6)).pruned
 
 
+def test_min_accuracy_needs_an_accuracy():
+    rem = remcaps.Rem(model().named_parameters(), min_accuracy=0.5)
+    with pytest.raises(remcaps.Error, match="evaluate.. returns no accuracy"):
+        rem.after_epoch(lambda: 1.0)
+
+
 def test_a_resumed_run_equals_the_whole_one():
     x, y = data()
     whole = model()
