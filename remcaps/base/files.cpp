@@ -121,30 +121,40 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-/// A new file in the folder of `target` that nobody can have known the name of. It is removed at
-/// the end unless it has replaced `target`.
+/// A new file in the folder of `target`, which it replaces once it is complete. Until then it has
+/// no name, so that nothing is left of it however the program ends. Where the file system has no
+/// such files (NFS), it has a name that nobody can have known, and is removed at the end.
 class TemporaryFile {
  public:
   /// The file has the permissions of `target`, or those of any new file if there is no target.
-  explicit TemporaryFile(const fs::path& target)
-      : path_(folder_of(target) / random_name()),
-        file_(path_, O_WRONLY | O_CREAT | O_EXCL, permissions(target).value_or(0666)) {
-    check(file_.is_open(), "{}: cannot write: {}", target.string(), std::strerror(errno));
+  explicit TemporaryFile(const fs::path& target) : path_(folder_of(target) / random_name()) {
+    const std::optional<mode_t> mode = permissions(target);
+    file_.emplace(folder_of(target), O_WRONLY | O_TMPFILE, mode.value_or(0666));
+    if (!file_->is_open() || ::access(link_to_file().c_str(), F_OK) != 0) {
+      file_.emplace(path_, O_WRONLY | O_CREAT | O_EXCL, mode.value_or(0666));
+      has_name_ = file_->is_open();
+    }
+    check(file_->is_open(), "{}: cannot write: {}", target.string(), std::strerror(errno));
     // open() has applied the umask. A file system without permissions may refuse: no harm.
-    if (const auto mode = permissions(target)) [[maybe_unused]]
-      const int refused = ::fchmod(file_.descriptor(), *mode);
+    if (mode) [[maybe_unused]]
+      const int refused = ::fchmod(file_->descriptor(), *mode);
   }
   ~TemporaryFile() {
-    if (!renamed_ && file_.is_open()) ::unlink(path_.c_str());
+    if (has_name_) ::unlink(path_.c_str());
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  const OpenFile& file() const { return file_; }
+  const OpenFile& file() const { return *file_; }
 
   void replace(const fs::path& target) {
-    renamed_ = ::rename(path_.c_str(), target.c_str()) == 0;
-    check(renamed_, "{}: cannot write: {}", target.string(), std::strerror(errno));
+    // A link cannot take the place of a file, so the file has a name for a moment.
+    if (!has_name_)
+      has_name_ = ::linkat(AT_FDCWD, link_to_file().c_str(), AT_FDCWD, path_.c_str(),
+                           AT_SYMLINK_FOLLOW) == 0;
+    const bool replaced = has_name_ && ::rename(path_.c_str(), target.c_str()) == 0;
+    check(replaced, "{}: cannot write: {}", target.string(), std::strerror(errno));
+    has_name_ = false;
   }
 
  private:
@@ -157,10 +167,11 @@ class TemporaryFile {
     if (::lstat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
     return status.st_mode & 0777;
   }
+  std::string link_to_file() const { return fmt::format("/proc/self/fd/{}", file_->descriptor()); }
 
   fs::path path_;
-  OpenFile file_;
-  bool renamed_ = false;
+  std::optional<OpenFile> file_;
+  bool has_name_ = false;
 };
 
 }  // namespace

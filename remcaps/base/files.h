@@ -12,7 +12,8 @@ namespace remcaps {
 
 /// Writes a file atomically: `write` fills a temporary file in the same folder, which is flushed to
 /// disk and renamed to `path`. On any failure (a full disk, for example) the old file stays as it
-/// was and the temporary one is removed. A file that is replaced keeps its permissions. If `path`
+/// was and the temporary one is removed. If the program is killed, nothing is left of it either
+/// where the file system has files without a name. A file that is replaced keeps its permissions. If `path`
 /// is a symbolic link, the link is replaced and the file it leads to stays as it is. If it is a
 /// device or a pipe (/dev/stdout), `write` writes to it directly.
 void write_atomically(const std::filesystem::path& path,

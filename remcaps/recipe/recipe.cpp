@@ -94,7 +94,8 @@ YAML::Node bind_recipe(Recipe& recipe, const YAML::Node& node) {
   const YAML::Node given = read_only["model"];
   ConfigSection model = root.section("model");
   model.key("name", recipe.model);
-  recipe.model_options = given ? YAML::Clone(given) : YAML::Node(YAML::NodeType::Map);
+  // Not by =, which would change the nodes of all copies of the recipe, and add to their memory.
+  recipe.model_options.reset(given ? YAML::Clone(given) : YAML::Node(YAML::NodeType::Map));
   recipe.model_options.remove("name");
 
   bind_section(root, "loss", recipe.loss);
@@ -103,7 +104,7 @@ YAML::Node bind_recipe(Recipe& recipe, const YAML::Node& node) {
   make_pruner(pruning);
   pruning.finish();
   root.adopt("pruning", pruning);
-  recipe.pruning = pruning.resolved();
+  recipe.pruning.reset(pruning.resolved());
   bind_section(root, "quantize", recipe.quantize);
   bind_section(root, "metrics", recipe.metrics);
   root.key("kernels", recipe.kernels, {"fused", "reference"});
@@ -267,7 +268,7 @@ std::shared_ptr<CapsNet> build_model(Recipe& recipe, ModelContext context) {
   ConfigSection section(YAML::Clone(recipe.model_options), recipe.name, "model");
   auto model = make_network(recipe.model, context, section);
   section.finish();
-  recipe.model_options = YAML::Clone(section.resolved());
+  recipe.model_options.reset(YAML::Clone(section.resolved()));
   return model;
 }
 

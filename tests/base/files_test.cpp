@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdarg>
 #include <functional>
 #include <utility>
 
@@ -25,9 +28,25 @@ ssize_t real_write(int descriptor, const void* bytes, size_t size) {
   static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "write"));
   return real(descriptor, bytes, size);
 }
+
+bool nameless_files = true;
 }  // namespace
 
-// Replaces the C library's function in this program.
+// These replace the C library's functions in this program.
+extern "C" int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  if ((flags & O_TMPFILE) == O_TMPFILE && !nameless_files) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  using Function = int (*)(const char*, int, mode_t);
+  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "open"));
+  return real(path, flags, mode);
+}
+
 extern "C" ssize_t write(int descriptor, const void* bytes, size_t size) {
   return write_instead ? write_instead(descriptor, bytes, size)
                        : real_write(descriptor, bytes, size);
@@ -61,6 +80,12 @@ class TroubledWrites {
   ~TroubledWrites() { write_instead = nullptr; }
 };
 
+/// A file system on which every file has a name.
+struct OnlyNamedFiles {
+  OnlyNamedFiles() { nameless_files = false; }
+  ~OnlyNamedFiles() { nameless_files = true; }
+};
+
 std::string message_of(const std::function<void()>& action) {
   try {
     action();
@@ -88,15 +113,56 @@ TEST(WriteAtomically, ReplacesTheOldFile) {
 }
 
 TEST(WriteAtomically, AFailureLeavesTheOldFileAndNothingElse) {
+  const auto write_half = [] {
+    testing::TemporaryFolder folder;
+    write_atomically(folder / "a", "old");
+    EXPECT_THROW(write_atomically(folder / "a",
+                                  [](std::ostream& out) {
+                                    out << "half";
+                                    fail("no more");
+                                  }),
+                 Error);
+    EXPECT_EQ(read_file(folder / "a"), "old");
+    EXPECT_EQ(entries(folder.path()), 1);
+  };
+  write_half();
+  const OnlyNamedFiles named;
+  write_half();
+}
+
+TEST(WriteAtomically, AProgramThatASignalEndsLeavesTheOldFileAndNothingElse) {
   testing::TemporaryFolder folder;
+  if (const int file = open(folder.path().c_str(), O_WRONLY | O_TMPFILE, 0600); file >= 0)
+    close(file);
+  else
+    GTEST_SKIP() << "every file has a name on this file system";
   write_atomically(folder / "a", "old");
-  EXPECT_THROW(write_atomically(folder / "a",
-                                [](std::ostream& out) {
-                                  out << "half";
-                                  fail("no more");
-                                }),
-               Error);
-  EXPECT_EQ(read_file(folder / "a"), "old");
+  for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      write_atomically(folder / "a", [&](std::ostream& out) {
+        out << "half" << std::flush;
+        raise(signal);
+      });
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_EQ(read_file(folder / "a"), "old");
+    EXPECT_EQ(entries(folder.path()), 1);
+  }
+}
+
+TEST(WriteAtomically, ReplacesFilesWhereEveryFileHasAName) {
+  testing::TemporaryFolder folder;
+  const OnlyNamedFiles named;
+  write_atomically(folder / "a", "old");
+  ASSERT_EQ(::chmod((folder / "a").c_str(), 0640), 0);
+  write_atomically(folder / "a", "new");
+  EXPECT_EQ(read_file(folder / "a"), "new");
+  EXPECT_EQ(mode_of(folder / "a"), 0640);
   EXPECT_EQ(entries(folder.path()), 1);
 }
 
@@ -156,6 +222,7 @@ TEST(WriteAtomically, AReplacedFileKeepsItsPermissionsAndANewOneFollowsTheUmask)
 
 TEST(WriteAtomically, NobodyCanKnowTheNameOfTheTemporaryFile) {
   testing::TemporaryFolder folder;
+  const OnlyNamedFiles named;
   const auto name_while_writing = [&] {
     std::string name;
     write_atomically(folder / "a", [&](std::ostream&) {

@@ -152,7 +152,7 @@ TEST_F(OpenMpWaits, AreShort) {
   const ScopedVariable unset = {"GOMP_SPINCOUNT", std::nullopt};
   const ScopedVariable policy = {"OMP_WAIT_POLICY", std::nullopt};
   if (spin_count().empty()) GTEST_SKIP() << "another OpenMP than libgomp";
-  EXPECT_EQ(spin_count(), "10000");
+  EXPECT_EQ(spin_count(), "3000");
 }
 
 TEST_F(OpenMpWaits, AreTheUsersIfTheUserChose) {
@@ -169,7 +169,7 @@ TEST_F(OpenMpWaits, LeaveTheEnvironmentAsItWas) {
                        c = {"SHLVL", std::nullopt}, d = {"PWD", std::nullopt},
                        data = {"REMCAPS_DATA", std::nullopt},
                        cache = {"XDG_CACHE_HOME", std::nullopt}, home = {"HOME", "/the/home"};
-  EXPECT_EQ(spin_count(), "10000");
+  EXPECT_EQ(spin_count(), "3000");
   EXPECT_THAT(remcaps({"data", "list"}).out, HasSubstr("/the/home/"));
 }
 

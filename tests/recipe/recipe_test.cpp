@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
@@ -115,6 +116,28 @@ TEST(Recipe, ResolvedTextReadsBackToTheSameText) {
   EXPECT_TRUE(again.dataset.augment.flip);
   EXPECT_EQ(again.dataset.augment.shift, 1);
   EXPECT_TRUE(again.prunes());
+}
+
+// Every checkpoint holds its recipe, and a run writes thousands.
+TEST(Recipe, WritingItTakesNoMemoryThatStays) {
+  const ScopedVariable recipes("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES);
+  const Recipe recipe = load_recipe("fashion-mnist/eff-capsnet-rem");
+  recipe.to_text();
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 100; ++i) recipe.to_text();
+  EXPECT_LT(mallinfo2().uordblks, before + 100'000);
+}
+
+TEST(Recipe, CopiesAreApart) {
+  const ScopedVariable recipes("REMCAPS_RECIPES", REMCAPS_SOURCE_RECIPES);
+  const Recipe recipe = load_recipe("fashion-mnist/eff-capsnet-rem");
+  const std::string text = recipe.to_text();
+  Recipe copy = recipe;
+  ModelContext context;
+  context.input = {.channels = 1, .height = 28, .width = 28};
+  build_model(copy, context);
+  EXPECT_EQ(recipe.to_text(), text);
+  EXPECT_NE(copy.to_text(), text) << "the network's defaults are in it now";
 }
 
 TEST(Recipe, IsFoundByNameAndAMisspeltNameSuggestsTheNearest) {
