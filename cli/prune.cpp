@@ -78,7 +78,7 @@ void run_prune(PruneCommand options) {
   if (!options.json)
     fmt::print("{:>6} {:>9} {:>10} {:>10} {:>11} {:>12}\n", options.group + "s", "capsules", "loss",
                "accuracy", "quantized", "entropy");
-  const auto tries = prune_capsules(*run.model, training, validation, class_layer_grids(*run.model),
+  const auto tries = prune_capsules(*run.model, training, validation, run.model->class_grids(),
                                     options.pruning, [&](const CapsulePruningTry& of) {
                                       if (!options.json) print_try(of);
                                     });

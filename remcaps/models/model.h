@@ -90,6 +90,10 @@ class CapsNet : public torch::nn::Module {
   /// What `remcaps describe` prints and memory estimates use. By default nothing is known.
   virtual std::vector<LayerCost> costs() const { return {}; }
 
+  /// Where the children of the class layer lie; empty if they have no position. Pruning in groups by
+  /// type or place uses it.
+  virtual std::vector<CapsuleGrid> class_grids() const { return {}; }
+
   /// The layers that pruning counts and shrinks. In the published networks these are convolutions
   /// and capsule layers, but not batch norms, decoders and priors. A parameter belongs to an entry
   /// if its name is the entry ("class.weight") or starts with the entry and a dot ("conv1" stands

@@ -21,6 +21,9 @@ class StackedCapsNet : public CapsNet {
 
   std::vector<RoutingLayer> routing_layers() const override { return routing_layers_; }
   std::vector<LayerCost> costs() const override;
+  std::vector<CapsuleGrid> class_grids() const override {
+    return layers_.size() == 1 ? grids_ : std::vector<CapsuleGrid>{};
+  }
   std::vector<std::string> prunable_layers() const override { return prunable_; }
   bool images_are_independent() const override;
   /// Whether processes can each train on their share of a batch.

@@ -1,5 +1,8 @@
 #include "remcaps/pruning/lobster_pruner.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "remcaps/base/error.h"
@@ -20,6 +23,13 @@ void bind(ConfigSection& section, LobsterOptions& options) {
   section.key("tolerance", options.tolerance, {0.0, 1e6});
   section.key("min_accuracy", options.min_accuracy, {0.0, 1.0});
   section.key("above_chance", options.above_chance, {0.0, 1.0});
+  section.key("groups", options.groups);
+  for (const std::string& group : options.groups) {
+    const auto& names = weight_group_names();
+    if (std::find(names.begin(), names.end(), group) == names.end())
+      section.reject("groups", group, fmt::format("some of {}", fmt::join(names, ", ")));
+  }
+  section.key("choose", options.choose, {"threshold", "entropy", "parts"});
   section.key("begin", options.begin, {0, 1'000'000'000});
   section.key("end", options.end, {-1, 1'000'000'000});
 }
@@ -37,6 +47,7 @@ void lobster_shrink(torch::Tensor parameter, const torch::Tensor& gradient, doub
 void LobsterPruner::bind_to(const PrunableNetwork& network) {
   if (masks_.bound()) return;
   masks_.bind(network, options_.scope);
+  if (!options_.groups.empty()) groups_.emplace(network, masks_.weights(), options_.groups);
   shrunk_.clear();
   for (const NamedTensor& parameter : layer_parameters(network, options_.scope))
     if (parameter.tensor.requires_grad()) shrunk_.push_back(parameter);
@@ -55,6 +66,7 @@ void LobsterPruner::after_backward(PruningContext& context) {
   bind_to(context.model);
   const double lambda = lambda_at(context.epoch);
   if (lambda == 0) return;
+  if (groups_) groups_->shrink(lambda);
   for (const auto& [name, parameter] : shrunk_)
     if (parameter.grad().defined()) lobster_shrink(parameter, parameter.grad(), lambda);
 }
@@ -66,7 +78,9 @@ void LobsterPruner::after_step(PruningContext& context) {
 
 std::optional<UpdateRule> LobsterPruner::update_rule(PruningContext& context) {
   bind_to(context.model);
-  UpdateRule rule{.lambda = lambda_at(context.epoch), .shrunk = {}, .dead = masks_.dead()};
+  const double lambda = lambda_at(context.epoch);
+  UpdateRule rule{.lambda = lambda, .shrunk = {}, .dead = masks_.dead()};
+  if (groups_ && lambda > 0) rule.before = [this, lambda] { groups_->shrink(lambda); };
   for (const NamedTensor& parameter : shrunk_) rule.shrunk.insert(parameter.name);
   return rule;
 }
@@ -94,9 +108,7 @@ PruningReport LobsterPruner::after_epoch(PruningContext& context) {
     return report;
   }
   const int64_t before = masks_.pruned();
-  const SearchResult found =
-      search_threshold(masks_.weights(), magnitude_range(context.model), context.validation_loss,
-                       {.tolerance = options_.tolerance});
+  const SearchResult found = search(context);
   masks_.prune_zeros();
   plateau_ = {};  // the pruned network sets its own best loss
   report.pruned = masks_.pruned() > before;
@@ -105,6 +117,44 @@ PruningReport LobsterPruner::after_epoch(PruningContext& context) {
   report.loss_before = found.base_loss;
   report.loss_after = found.loss;
   return report;
+}
+
+SearchResult LobsterPruner::search(PruningContext& context) {
+  SearchOptions search{.tolerance = options_.tolerance};
+  if (options_.choose == LobsterOptions::Choose::kEntropy)
+    search.prefer_low = context.validation_entropy;
+  if (options_.choose == LobsterOptions::Choose::kParts)
+    search.prefer_low = context.validation_parts;
+  check(options_.choose == LobsterOptions::Choose::kThreshold || search.prefer_low,
+        "pruning.choose: nothing measures the parse trees of the validation images here");
+  if (!groups_)
+    return search_threshold(masks_.weights(), magnitude_range(context.model),
+                            context.validation_loss, search);
+
+  // A search that is stopped must leave all as it was, also what the search for groups has done.
+  std::vector<torch::Tensor> before;
+  for (const NamedTensor& parameter : context.model.parameters)
+    before.push_back(parameter.tensor.detach().clone());
+  try {
+    std::optional<GivenVotes> given;
+    if (groups_->has_capsules()) {
+      check(static_cast<bool>(context.given_votes),
+            "pruning.groups: nothing measures what capsules give here");
+      given = context.given_votes();
+    }
+    const GroupedWeights groups = groups_->sizes(given);
+    const SearchResult of_groups =
+        search_threshold(masks_.weights(), groups.range(), context.validation_loss, search, groups);
+    SearchResult found = search_threshold(masks_.weights(), magnitude_range(context.model),
+                                          context.validation_loss, search);
+    found.base_loss = of_groups.base_loss;
+    found.evaluations += of_groups.evaluations;
+    return found;
+  } catch (...) {
+    const torch::NoGradGuard no_grad;
+    for (size_t k = 0; k < before.size(); ++k) context.model.parameters[k].tensor.copy_(before[k]);
+    throw;
+  }
 }
 
 std::map<std::string, torch::Tensor> LobsterPruner::state() const {

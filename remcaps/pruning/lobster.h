@@ -22,6 +22,16 @@ struct LobsterOptions {
   /// Search only after validation accuracy has come this share of the way from chance to 1. Chance
   /// is the accuracy of always naming the most frequent class. 0: do not wait.
   double above_chance = 0;
+  /// Weights that go together too (groups.h): they are shrunk and searched as groups and as single
+  /// weights.
+  std::vector<std::string> groups = {};
+  /// Which of the thresholds that the tolerance allows is taken.
+  enum class Choose {
+    kThreshold,  ///< the largest
+    kEntropy,    ///< the one with the lowest entropy of the parse trees of the validation images
+    kParts,      ///< the one with the fewest effective parts of the answers for them
+  };
+  Choose choose = Choose::kThreshold;
   int64_t begin = 0;  ///< first epoch that is followed by a search
   int64_t end = -1;   ///< last epoch that is followed by a search; -1: no end
 };

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "remcaps/pruning/groups.h"
 #include "remcaps/pruning/lobster.h"
 #include "remcaps/pruning/masks.h"
 
@@ -33,11 +34,13 @@ class LobsterPruner : public Pruner {
 
   void bind_to(const PrunableNetwork& network);
   double lambda_at(int64_t epoch) const;
+  SearchResult search(PruningContext& context);
   /// Counts the epoch in `plateau`.
   bool search_is_due(const PruningContext& context, Plateau& plateau) const;
 
   LobsterOptions options_;
   Masks masks_;
+  std::optional<WeightGroups> groups_;
   std::vector<NamedTensor> shrunk_;  ///< all trained parameters of the layers, biases included
   Plateau plateau_;
 };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "remcaps/base/config.h"
+#include "remcaps/pruning/capsules.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/pruning/update_rule.h"
 
@@ -25,6 +26,10 @@ struct PruningContext {
   /// reconstruction term). It may throw to stop the run: the strategy must then leave weights and
   /// its own state as they were before after_epoch().
   std::function<double()> validation_loss = {};
+  /// Entropy of the parse trees and effective parts of the answers, over the same images.
+  std::function<double()> validation_entropy = {}, validation_parts = {};
+  /// What the children of the class layer give their parents, over the same images.
+  std::function<GivenVotes()> given_votes = {};
   /// Computes the gradients of one training batch, for strategies that score weights at
   /// initialisation.
   std::function<void()> gradients_of_one_batch = {};

@@ -36,7 +36,7 @@ void check_patterns(const PrunableNetwork& network, const PruningScope& scope) {
 }  // namespace
 
 PrunableNetwork::PrunableNetwork(const CapsNet& model)
-    : name(model.name()), prunable_layers(model.prunable_layers()) {
+    : name(model.name()), network(&model), prunable_layers(model.prunable_layers()) {
   for (const auto& parameter : model.named_parameters())
     parameters.push_back({parameter.key(), parameter.value()});
 }

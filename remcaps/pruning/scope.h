@@ -24,6 +24,7 @@ struct PrunableNetwork {
   void zero_grad() const;
 
   std::string name;                          ///< for messages
+  const CapsNet* network = nullptr;          ///< if it is one: groups of capsules need it
   std::vector<NamedTensor> parameters;       ///< frozen ones included
   std::vector<std::string> prunable_layers;  ///< patterns, as in PruningScope::layers
   /// Patterns of the parameters whose magnitudes a threshold search starts from. Published:

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "remcaps/base/error.h"
 
@@ -14,59 +16,71 @@ namespace {
 // The weights before the search. Applies thresholds to the weights of the network.
 class Candidate {
  public:
-  explicit Candidate(const std::vector<NamedTensor>& weights) : weights_(weights) {
-    for (const NamedTensor& weight : weights) original_.push_back(weight.tensor.detach().clone());
-    if (std::all_of(original_.begin(), original_.end(), [](const Tensor& weight) {
-          return weight.is_cuda() && weight.scalar_type() == torch::kFloat32;
+  Candidate(const std::vector<NamedTensor>& weights, const GroupedWeights& groups)
+      : on_apply_(groups.on_apply) {
+    for (const auto& [name, tensor] : weights) {
+      const auto group = groups.sizes.find(name);
+      if (group == groups.sizes.end() && !groups.sizes.empty()) continue;
+      weights_.push_back(tensor);
+      originals_.push_back(tensor.detach().clone());
+      sizes_.push_back(groups.sizes.empty() ? originals_.back().abs()
+                                            : group->second.expand_as(tensor));
+    }
+    if (std::all_of(sizes_.begin(), sizes_.end(), [](const Tensor& size) {
+          return size.is_cuda() && size.scalar_type() == torch::kFloat32;
         }))
-      sort_magnitudes();
+      sort_sizes();
   }
 
-  // How many weights are zero once |w| < threshold is pruned. A larger threshold only adds zeros:
-  // equal counts mean equal sets.
+  // How many weights are zero once those whose size is below the threshold are pruned. A larger
+  // threshold only adds zeros: equal counts mean equal sets.
   int64_t zeros(double threshold) const {
-    if (sorted_.defined()) {
-      // The device compares in float32 too.
-      return std::max(below(static_cast<float>(threshold)), below(least_above_zero()));
-    }
+    // The device compares in float32 too.
+    if (sorted_.defined()) return std::max(below(static_cast<float>(threshold)), zeros_);
     std::vector<Tensor> counts;
-    for (const Tensor& weight : original_)
-      counts.push_back((weight.abs() < threshold).logical_or_(weight == 0).sum());
+    for (size_t k = 0; k < sizes_.size(); ++k)
+      counts.push_back((sizes_[k] < threshold).logical_or_(originals_[k] == 0).sum());
     return torch::stack(counts).sum().item<int64_t>();
   }
 
   // apply(0) restores the weights.
   void apply(double threshold) const {
-    for (size_t k = 0; k < original_.size(); ++k) {
-      Tensor target = weights_[k].tensor;
-      target.copy_(original_[k]);
-      target.masked_fill_(original_[k].abs() < threshold, 0);
+    for (size_t k = 0; k < originals_.size(); ++k) {
+      Tensor target = weights_[k];
+      target.copy_(originals_[k]);
+      target.masked_fill_(sizes_[k] < threshold, 0);
     }
+    if (on_apply_) on_apply_(threshold);
   }
 
  private:
   // Counting on a GPU would wait for the device at every step of the search. Instead the sorted
-  // magnitudes are copied to the host once.
-  void sort_magnitudes() {
-    std::vector<Tensor> magnitudes;
-    for (const Tensor& weight : original_) magnitudes.push_back(weight.abs().flatten());
-    if (magnitudes.empty()) return;
-    const Tensor sorted = std::get<0>(torch::cat(magnitudes).sort());
+  // sizes are copied to the host once.
+  void sort_sizes() {
+    std::vector<Tensor> sizes, zeros;
+    for (size_t k = 0; k < sizes_.size(); ++k) {
+      sizes.push_back(sizes_[k].reshape({-1}));
+      zeros.push_back((originals_[k] == 0).sum());
+    }
+    if (sizes.empty()) return;
+    const Tensor sorted = std::get<0>(torch::cat(sizes).sort());
     sorted_ =
         torch::empty(sorted.sizes(), sorted.options().device(torch::kCPU).pinned_memory(true));
     sorted_.copy_(sorted);
+    zeros_ = torch::stack(zeros).sum().item<int64_t>();
   }
 
-  // The number of magnitudes below this one.
-  int64_t below(float magnitude) const {
+  // The number of sizes below this one.
+  int64_t below(float size) const {
     const float* first = sorted_.data_ptr<float>();
-    return std::lower_bound(first, first + sorted_.numel(), magnitude) - first;
+    return std::lower_bound(first, first + sorted_.numel(), size) - first;
   }
-  static float least_above_zero() { return std::numeric_limits<float>::denorm_min(); }
 
-  const std::vector<NamedTensor>& weights_;
-  std::vector<Tensor> original_;
-  Tensor sorted_;  // float32 in page-locked memory; undefined if the weights are not on a GPU
+  const std::function<void(double)>& on_apply_;
+  std::vector<Tensor> weights_, originals_;
+  std::vector<Tensor> sizes_;  // |w|, or the size of the weight's group
+  Tensor sorted_;      // float32 in page-locked memory; undefined if the weights are not on a GPU
+  int64_t zeros_ = 0;  // before the search, if sorted_ is defined
 };
 
 SearchResult bisect(const Candidate& candidate, const MagnitudeRange& range,
@@ -88,6 +102,7 @@ SearchResult bisect(const Candidate& candidate, const MagnitudeRange& range,
     return value;
   };
 
+  std::vector<std::pair<double, double>> allowed = {{0, result.base_loss}};  // threshold, loss
   double low = range.low, high = range.high, threshold = range.mean;
   double previous = std::nan("");
   for (int64_t repeats = 0;;) {
@@ -95,8 +110,7 @@ SearchResult bisect(const Candidate& candidate, const MagnitudeRange& range,
     const double value = loss_at(threshold);
     const double tried = threshold;
     if (value <= result.bound) {
-      result.threshold = tried;
-      result.loss = value;
+      allowed.emplace_back(tried, value);
       low = tried;
       threshold = (high + tried) / 2;
     } else {  // above the bound, or not a number
@@ -107,7 +121,33 @@ SearchResult bisect(const Candidate& candidate, const MagnitudeRange& range,
     previous = value;
     if (std::abs(threshold - tried) < options.precision || repeats >= options.repeats) break;
   }
+  std::tie(result.threshold, result.loss) = allowed.back();
+  if (options.prefer_low) {
+    double lowest = std::numeric_limits<double>::infinity();
+    int64_t seen = -1;
+    for (auto each = allowed.rbegin(); each != allowed.rend(); ++each) {
+      const int64_t zeros = candidate.zeros(each->first);
+      if (std::exchange(seen, zeros) == zeros) continue;
+      candidate.apply(each->first);
+      ++result.evaluations;
+      const double value = options.prefer_low();
+      if (!(value < lowest)) continue;
+      lowest = value;
+      std::tie(result.threshold, result.loss) = *each;
+    }
+  }
   return result;
+}
+
+// One read-back.
+MagnitudeRange to_range(const std::vector<Tensor>& lows, const std::vector<Tensor>& sums,
+                        const std::vector<Tensor>& highs, int64_t count) {
+  const Tensor all = torch::stack({torch::stack(lows).min().to(torch::kDouble),
+                                   torch::stack(sums).sum() / static_cast<double>(count),
+                                   torch::stack(highs).max().to(torch::kDouble)})
+                         .cpu();
+  const double* values = all.data_ptr<double>();
+  return {values[0], values[1], values[2]};
 }
 
 }  // namespace
@@ -128,18 +168,28 @@ MagnitudeRange magnitude_range(const PrunableNetwork& network) {
     count += magnitude.numel();
   }
   check(count > 0, "pruning: no parameter of {} has \"weight\" in its name", network.name);
-  const Tensor all = torch::stack({torch::stack(lows).min().to(torch::kDouble),
-                                   torch::stack(sums).sum() / static_cast<double>(count),
-                                   torch::stack(highs).max().to(torch::kDouble)})
-                         .cpu();
-  const double* values = all.data_ptr<double>();
-  return {values[0], values[1], values[2]};
+  return to_range(lows, sums, highs, count);
+}
+
+MagnitudeRange GroupedWeights::range() const {
+  const torch::NoGradGuard no_grad;
+  std::vector<Tensor> lows, sums, highs;
+  int64_t count = 0;
+  for (const auto& [name, size] : sizes) {
+    lows.push_back(size.min());
+    sums.push_back(size.sum(torch::kDouble));
+    highs.push_back(size.max());
+    count += size.numel();
+  }
+  check(count > 0, "pruning: there are no groups");
+  return to_range(lows, sums, highs, count);
 }
 
 SearchResult search_threshold(const std::vector<NamedTensor>& weights, const MagnitudeRange& range,
-                              const std::function<double()>& loss, const SearchOptions& options) {
+                              const std::function<double()>& loss, const SearchOptions& options,
+                              const GroupedWeights& groups) {
   const torch::NoGradGuard no_grad;
-  const Candidate candidate(weights);
+  const Candidate candidate(weights, groups);
   try {
     const SearchResult result = bisect(candidate, range, loss, options);
     candidate.apply(result.threshold);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "remcaps/pruning/scope.h"
@@ -25,6 +27,22 @@ struct SearchOptions {
   /// Do not evaluate the same set of weights twice. If false: the plain bisection, which gives the
   /// same result.
   bool reuse = true;
+  /// If given: of the thresholds that were tried and keep the loss within the bound (0 too), the one
+  /// for which this is lowest is chosen. Of equals the largest one.
+  std::function<double()> prefer_low = {};
+};
+
+/// Weights that go together.
+struct GroupedWeights {
+  /// By parameter: the size of each weight's group, of a shape that broadcasts to the weight's. A
+  /// weight goes if this size is below the threshold. Parameters that are missing stay.
+  std::map<std::string, Tensor> sizes = {};
+  /// If given, it is called when a threshold has been applied to the weights; 0: they are as they
+  /// were.
+  std::function<void(double threshold)> on_apply = {};
+
+  /// Of the sizes.
+  MagnitudeRange range() const;
 };
 
 struct SearchResult {
@@ -37,8 +55,10 @@ struct SearchResult {
 
 /// Bisection between range.low and range.high, starting at range.mean. Afterwards the weights below
 /// the threshold found are zero. A loss that is not a number counts as above the bound. If `loss`
-/// throws, all weights are as they were.
+/// throws, all weights are as they were. If `groups` has sizes, they are compared with the threshold
+/// in place of |w|.
 SearchResult search_threshold(const std::vector<NamedTensor>& weights, const MagnitudeRange& range,
-                              const std::function<double()>& loss, const SearchOptions& options);
+                              const std::function<double()>& loss, const SearchOptions& options,
+                              const GroupedWeights& groups = {});
 
 }  // namespace remcaps

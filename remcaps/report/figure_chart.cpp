@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 11;     // font size of everything but titles
+constexpr double kPoint = 4.5;    // radius of a dot without a line
 constexpr double kBarMargin = 6;  // between the y axis and the first bar
 
 // The range of one axis, and where a value lies on it.
@@ -54,6 +56,12 @@ class Scale {
     for (double tick = std::pow(10, std::ceil(std::log10(low_) - 1e-9)); tick <= high_ * (1 + 1e-9);
          tick *= 10)
       ticks_.push_back(tick);
+    if (ticks_.size() > 2) return;
+    ticks_.clear();
+    for (double decade = std::pow(10, std::floor(std::log10(low_))); decade <= high_; decade *= 10)
+      for (const double factor : {1.0, 2.0, 5.0})
+        if (factor * decade >= low_ * (1 - 1e-9) && factor * decade <= high_ * (1 + 1e-9))
+          ticks_.push_back(factor * decade);
   }
 
   void set_round(const ChartAxis& axis, double low, double high) {
@@ -90,18 +98,25 @@ std::string colour_of(const std::string& own, size_t n) {
   return own.empty() ? palette(n) : own;
 }
 
+void draw_point(Svg& svg, double x, double y, double radius, const std::string& colour, bool hollow,
+                const std::string& title = "") {
+  svg.circle(x, y, hollow ? radius - 1 : radius, hollow ? "none" : colour,
+             {.colour = colour, .width = hollow ? 2 : 0.5}, title);
+}
+
 struct LegendEntry {
   std::string name, colour;
-  bool bar = false, dashed = false;
+  bool bar = false, dashed = false, points = false, hollow = false;
 };
 
 std::vector<LegendEntry> legend_of(const Chart& chart) {
   std::vector<LegendEntry> entries;
   size_t n = 0;
   for (const ChartBars& bars : chart.bars)
-    entries.push_back({bars.name, colour_of(bars.colour, n++), true, false});
+    entries.push_back({bars.name, colour_of(bars.colour, n++), true});
   for (const ChartLine& line : chart.lines)
-    entries.push_back({line.name, colour_of(line.colour, n++), false, line.dashed});
+    entries.push_back(
+        {line.name, colour_of(line.colour, n++), false, line.dashed, line.points, line.hollow});
   std::erase_if(entries, [](const LegendEntry& entry) { return entry.name.empty(); });
   return entries;
 }
@@ -119,6 +134,8 @@ double draw_legend(Svg& svg, const Chart& chart, double left, double right, doub
     }
     if (entry.bar)
       svg.rect(x + 3, y + 3, 11, 11, entry.colour);
+    else if (entry.points)
+      draw_point(svg, x + 11, y + 8.5, kPoint, entry.colour, entry.hollow);
     else
       svg.line(x, y + 8.5, x + 18, y + 8.5,
                {.colour = entry.colour, .width = 2.2, .dashed = entry.dashed});
@@ -223,22 +240,21 @@ void draw_line(Svg& svg, const ChartLine& line, const std::string& colour, const
     pen_down = drawn;
   }
   if (path.empty()) return;
-  svg.path(path, {.colour = colour, .width = 2, .dashed = line.dashed});
-  if (!dots) return;
+  if (!line.points) svg.path(path, {.colour = colour, .width = 2, .dashed = line.dashed});
+  if (!dots && !line.points) return;
   for (size_t i = 0; i < line.x.size(); ++i)
     if (std::isfinite(line.x[i]) && std::isfinite(line.y[i]))
-      svg.circle(x.place(line.x[i]), y.place(line.y[i]), 2.8, colour,
-                 {.colour = colour, .width = 0.5},
-                 fmt::format("{}: {:g}, {:g}", line.name, line.x[i], line.y[i]));
+      draw_point(svg, x.place(line.x[i]), y.place(line.y[i]), line.points ? kPoint : 2.8, colour,
+                 line.hollow, fmt::format("{}: {:g}, {:g}", line.name, line.x[i], line.y[i]));
 }
 
 }  // namespace
 
 std::string palette(size_t n) {
-  static const std::vector<std::string> colours = {"#3f78c7", "#d2524f", "#2f9e86", "#dd9a2f",
-                                                   "#8f6bb8", "#7b8794", "#c2649a", "#6a9a3a",
-                                                   "#3aa0c9", "#a5673f"};
-  return colours[n % colours.size()];
+  static const std::array<std::string, kPaletteSize> colours = {
+      "#3f78c7", "#d2524f", "#2f9e86", "#dd9a2f", "#8f6bb8",
+      "#7b8794", "#c2649a", "#6a9a3a", "#3aa0c9", "#a5673f"};
+  return colours[n % kPaletteSize];
 }
 
 std::vector<double> nice_ticks(double low, double high, int count, double least_step) {
@@ -306,8 +322,9 @@ Svg draw_chart(const Chart& chart) {
     const Scale y2(chart.right, right.low, right.high, area.bottom, area.top);
     if (has_right) draw_y_axis(svg, area, y2, chart.right, true, right_colour);
     // Dots would only blur a long curve; all lines of a chart have them, or none has.
-    const bool dots = std::all_of(chart.lines.begin(), chart.lines.end(),
-                                  [](const ChartLine& line) { return line.x.size() <= 60; });
+    const bool dots =
+        std::all_of(chart.lines.begin(), chart.lines.end(),
+                    [](const ChartLine& line) { return line.x.size() <= 40 && !line.points; });
     for (size_t i = 0; i < chart.lines.size(); ++i)
       draw_line(svg, chart.lines[i], colour_of(chart.lines[i].colour, i), across,
                 chart.lines[i].right ? y2 : y, dots);

@@ -19,9 +19,11 @@ struct ChartAxis {
 /// A line through points; a NaN in y is a gap.
 struct ChartLine {
   std::string name;
-  std::vector<double> x, y;
+  std::vector<double> x = {}, y = {};
   bool right = false;  ///< belongs to the right axis
   bool dashed = false;
+  bool points = false;      ///< dots without a line between them
+  bool hollow = false;      ///< these are rings
   std::string colour = "";  ///< empty: the next one of the palette
 };
 
@@ -47,6 +49,8 @@ Svg draw_chart(const Chart& chart);
 
 /// The palette's colour for the n-th set of data: readable on light and dark pages.
 std::string palette(size_t n);
+/// After so many the colours come again.
+constexpr size_t kPaletteSize = 10;
 
 /// Round numbers from at most `low` to at least `high`, about `count` of them, `least_step` or more
 /// apart.

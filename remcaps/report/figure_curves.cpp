@@ -1,5 +1,7 @@
 // Entropy and accuracy against K, epoch and sparsity.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -132,6 +134,94 @@ Figure sparsity_figure(const FigureOptions& options) {
         "pruning: " + strategy, {.label = "pruned parameters (%)"}, x, accuracy, entropy)));
   }
   return {title, arrange(drawings, 2, title, runs[0].data_line), std::move(table)};
+}
+
+namespace {
+
+// What a chart of the Pareto figure has on its x axis: less is better.
+struct Cost {
+  std::string label;
+  bool log;
+  std::function<std::optional<double>(const MeasuredTrees&)> of;
+};
+
+// The runs that no other run beats: none is as accurate at a lower cost, or more accurate at the
+// same.
+ChartLine front_of(std::vector<std::pair<double, double>> points) {
+  std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  });
+  ChartLine front{.name = "no run is better in both", .dashed = true, .colour = "currentColor"};
+  for (const auto& [cost, accuracy] : points) {
+    if (!front.y.empty() && accuracy <= front.y.back()) continue;
+    front.x.push_back(cost);
+    front.y.push_back(accuracy);
+  }
+  return front;
+}
+
+}  // namespace
+
+Figure pareto_figure(const FigureOptions& options) {
+  const std::string title = "Accuracy against what the answers cost";
+  const std::vector<MeasuredTrees> runs = measured_trees(options, /*parts=*/true);
+  for (const MeasuredTrees& run : runs)
+    check(run.dataset == runs[0].dataset,
+          "figure pareto: {} is of {}, {} of {}; expected one data set", runs[0].label,
+          runs[0].dataset, run.label, run.dataset);
+  const std::vector<Cost> costs = {
+      {"entropy of the parse trees (bits)", false, [](const auto& run) { return run.entropy; }},
+      {"effective parts of an answer", false, [](const auto& run) { return run.effective_parts; }},
+      {"capsules left", true, [](const auto& run) { return run.capsules_left; }},
+      {"weights left", true, [](const auto& run) { return run.parameters_left; }}};
+  FigureTable table{{"run", "accuracy_quantized", "entropy", "effective_parts", "capsules_left",
+                     "parameters_left"},
+                    {}};
+  std::vector<std::string> recipes;
+  for (const MeasuredTrees& run : runs) {
+    const auto number = [](const std::optional<double>& value) {
+      return value.value_or(std::nan(""));
+    };
+    table.add(run.label, run.accuracy_quantized, run.entropy, number(run.effective_parts),
+              number(run.capsules_left), number(run.parameters_left));
+    if (std::find(recipes.begin(), recipes.end(), run.recipe) == recipes.end())
+      recipes.push_back(run.recipe);
+  }
+  std::vector<Svg> drawings;
+  Chart legend;
+  for (const Cost& cost : costs) {
+    Chart chart;
+    chart.x = {.label = cost.label, .log = cost.log};
+    if (!cost.log) chart.x.low = 0.0;
+    chart.y.label = "accuracy, quantized (%)";
+    chart.legend = false;
+    std::vector<std::pair<double, double>> points;
+    for (size_t r = 0; r < recipes.size(); ++r) {
+      ChartLine of_recipe{.name = recipes[r].substr(recipes[r].rfind('/') + 1),
+                          .points = true,
+                          .hollow = r >= kPaletteSize,
+                          .colour = palette(r)};
+      for (const MeasuredTrees& run : runs) {
+        const std::optional<double> x = cost.of(run);
+        if (run.recipe != recipes[r] || !x) continue;
+        of_recipe.x.push_back(*x);
+        of_recipe.y.push_back(100 * run.accuracy_quantized);
+        points.emplace_back(of_recipe.x.back(), of_recipe.y.back());
+      }
+      chart.lines.push_back(std::move(of_recipe));
+    }
+    if (points.empty()) continue;
+    if (cost.log) {  // room for the dots at both ends
+      const auto [least, most] = std::minmax_element(points.begin(), points.end());
+      chart.x.low = 0.8 * least->first;
+      chart.x.high = 1.25 * most->first;
+    }
+    chart.lines.insert(chart.lines.begin(), front_of(points));
+    legend = chart;
+    drawings.push_back(draw_chart(chart));
+  }
+  return {title, arrange(drawings, 2, title, runs[0].data_line + ", quantized couplings", &legend),
+          std::move(table)};
 }
 
 }  // namespace remcaps

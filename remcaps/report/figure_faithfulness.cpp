@@ -1,8 +1,12 @@
-// Whether maps show what an answer rests on: pixels taken away or put back in their order.
+// Whether maps show what an answer rests on: pixels and capsules taken away or put back in their
+// order.
+#include <algorithm>
 #include <cmath>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/progress.h"
+#include "remcaps/capsule/backtrack.h"
+#include "remcaps/capsule/fc_caps.h"
 #include "remcaps/data/descriptor.h"
 #include "remcaps/explain/faithfulness.h"
 #include "remcaps/explain/pasted.h"
@@ -15,11 +19,19 @@ namespace remcaps {
 
 namespace {
 
-constexpr int64_t kCurveSteps = 10;
+constexpr int64_t kCurveSteps = 10, kCapsuleSteps = 50;
 constexpr int64_t kImagesAtOnce = 128;
-constexpr const char* kOrders[] = {"contributions", "couplings x activations",
-                                   "the paper's saliency (stretched)", "Grad-CAM", "random"};
-constexpr size_t kOrderCount = std::size(kOrders);
+struct Order {
+  const char* name;
+  size_t colour;  // of the palette; the legend is for all charts
+};
+constexpr Order kOrders[] = {{"contributions", 0},
+                             {"couplings x activations", 1},
+                             {"the paper's saliency (stretched)", 2},
+                             {"Grad-CAM", 3},
+                             {"random", 4}};
+constexpr Order kCapsuleOrders[] = {
+    {"contributions", 0}, {"couplings x activations", 1}, {"random", 4}};
 constexpr const char* kEven = "every capsule the same";
 
 // What is measured of one order, batch by batch.
@@ -63,8 +75,56 @@ Tensor objects_of(const ShownRun& run, const Tensor& masks, const Tensor& places
   return object_masks(pixels.index_select(0, places));
 }
 
-std::vector<Measured> measure(const ShownRun& run, const std::string& layer, const Tensor& masks,
-                              Measured& even) {
+// The class layer, if its children are the capsules of layer `at`. Null: their votes cannot be
+// computed again without the other layers.
+FcCapsImpl* class_layer(const CapsNet& model, size_t at) {
+  const std::vector<RoutingLayer> layers = model.routing_layers();
+  if (at + 1 != layers.size()) return nullptr;
+  const auto modules = model.named_modules("", /*include_self=*/false);
+  const auto* found = modules.find(layers[at].name);
+  return found == nullptr ? nullptr : (*found)->as<FcCapsImpl>();
+}
+
+// What is measured of a network.
+struct Faithfulness {
+  std::vector<Measured> pixels{std::size(kOrders)}, capsules;
+  Measured even;
+};
+
+// Takes away the children of the class layer, and puts them back: the poses of the others are zero.
+void measure_capsules(std::vector<Measured>& measured, FcCapsImpl& layer, const Forward& forward,
+                      const Tensor& classes, const Quantizers& quantizers, const Tensor& indices) {
+  const RoutingTrace& trace = forward.routings.back();
+  const Tensor children = trace.children.detach();  // [B, I, D]
+  RoutingRequest quantized;
+  if (!quantizers.empty()) quantized.quantizer = quantizers.back();
+  const int64_t capsules = children.size(1);
+  const ImageShape as_image{1, capsules, 1};
+  const Tensor at_class = classes.view({-1, 1, 1}).expand({-1, capsules, 1});
+  const Tensor coupled = trace.coupling.to(torch::kFloat).gather(2, at_class).squeeze(2);
+  const std::vector<Tensor> orders = {
+      evidence_for(forward.routings, forward.routings.size() - 1, classes).children,
+      coupled * trace.child_activations, noise(indices, as_image, /*draw=*/3).squeeze(2)};
+  const Tensor tie = noise(indices, as_image, /*draw=*/2).squeeze(2);
+  const auto lengths = [&](const Tensor& poses) {  // [B, D, I, 1]
+    const Tensor some = poses.squeeze(3).transpose(1, 2).contiguous();
+    return layer.forward(some, quantized)
+        .poses.norm(2, -1)
+        .gather(1, classes.view({-1, 1}))
+        .squeeze(1);
+  };
+  const Tensor images = children.transpose(1, 2).unsqueeze(3);
+  measured.resize(std::size(kCapsuleOrders));
+  for (size_t order = 0; order < measured.size(); ++order) {
+    const PixelCurves curves =
+        pixel_curves(lengths, images, torch::zeros({1, 1, 1}),
+                     pixel_order(orders[order].cpu(), tie).to(images.device()), kCapsuleSteps);
+    measured[order].deletion.push_back(curves.deletion.cpu());
+    measured[order].insertion.push_back(curves.insertion.cpu());
+  }
+}
+
+Faithfulness measure(const ShownRun& run, const std::string& layer, const Tensor& masks) {
   const torch::NoGradGuard no_grad;
   CapsNet& model = *run.run.model;
   const ImageShape input = model.input();
@@ -83,7 +143,7 @@ std::vector<Measured> measure(const ShownRun& run, const std::string& layer, con
   traced.contributions = true;
   const BatchSource source = run.source();
   Progress progress("faithfulness of " + run.label, source.size());
-  std::vector<Measured> measured(kOrderCount);
+  Faithfulness measured;
   for (int64_t begin = 0; begin < source.size(); begin += kImagesAtOnce) {
     const Batch batch =
         source.evaluation_batch(begin, std::min(kImagesAtOnce, source.size() - begin));
@@ -103,8 +163,8 @@ std::vector<Measured> measure(const ShownRun& run, const std::string& layer, con
           .activations.gather(1, classes.view({-1, 1}))
           .squeeze(1);
     };
-    for (size_t order = 0; order < kOrderCount; ++order) {
-      Measured& of = measured[order];
+    for (size_t order = 0; order < maps.size(); ++order) {
+      Measured& of = measured.pixels[order];
       const Tensor map = maps[order].cpu();
       const PixelCurves curves =
           pixel_curves(lengths, batch.images, black,
@@ -115,10 +175,13 @@ std::vector<Measured> measure(const ShownRun& run, const std::string& layer, con
     }
     if (objects.defined()) {
       const Tensor ones = torch::ones_like(routings[at].child_activations);
-      even.share.push_back(share_on_object(
+      measured.even.share.push_back(share_on_object(
           place_on_image(ones, routings[at].grids, input, Placement::kReceptiveFields).cpu(),
           objects));
     }
+    if (FcCapsImpl* of_classes = class_layer(model, at))
+      measure_capsules(measured.capsules, *of_classes, forward, classes, run.quantizers,
+                       batch.indices);
     progress.update(begin + classes.size(0));
   }
   progress.finish();
@@ -128,18 +191,69 @@ std::vector<Measured> measure(const ShownRun& run, const std::string& layer, con
 
 }  // namespace
 
+namespace {
+
+struct CurveCharts {
+  Chart removed, kept;
+};
+
+// Two charts of a network, and their rows in the table.
+template <size_t kCount>
+CurveCharts charts_of(const ShownRun& run, const std::string& what,
+                      const std::vector<Measured>& measured, const Order (&orders)[kCount],
+                      FigureTable& table) {
+  CurveCharts charts;
+  charts.removed.title = fmt::format("{}: without these {}", run.label, what);
+  charts.kept.title = fmt::format("{}: with these {} only", run.label, what);
+  for (Chart* chart : {&charts.removed, &charts.kept}) {
+    chart->x = {.label = "part of the " + what, .low = 0.0, .high = 1.0};
+    chart->y = {.label = "length of the class", .low = 0.0, .high = 1.0};
+    chart->legend = false;
+  }
+  for (size_t order = 0; order < measured.size(); ++order) {
+    const Measured& of = measured[order];
+    const std::vector<double> deletion = Measured::mean_curve(of.deletion),
+                              insertion = Measured::mean_curve(of.insertion);
+    const auto [deleted, deleted_error] = Measured::area(of.deletion);
+    const auto [inserted, inserted_error] = Measured::area(of.insertion);
+    const double share = Measured::mean(of.share);
+    std::vector<double> parts;
+    for (size_t step = 0; step < deletion.size(); ++step) {
+      parts.push_back(static_cast<double>(step) / static_cast<double>(deletion.size() - 1));
+      table.add(run.label, what, orders[order].name, run.part.size(), share, deleted, deleted_error,
+                inserted, inserted_error, parts[step], deletion[step], insertion[step]);
+    }
+    ChartLine line{.name = orders[order].name,
+                   .x = parts,
+                   .y = deletion,
+                   .dashed = order + 1 == kCount,
+                   .colour = palette(orders[order].colour)};
+    charts.removed.lines.push_back(line);
+    line.y = insertion;
+    charts.kept.lines.push_back(line);
+  }
+  return charts;
+}
+
+}  // namespace
+
 Figure faithfulness_figure(const FigureOptions& options) {
-  const std::string title = "What an answer rests on: pixels in the order of a map";
+  const std::string title = "What an answer rests on: pixels and capsules in the order of a map";
   const std::vector<ShownRun> runs = load_shown_runs(options);
   FigureTable table{
-      {"run", "order", "images", "object_share", "deletion_area", "deletion_error",
-       "insertion_area", "insertion_error", "part_of_pixels", "deletion", "insertion"},
+      {"run", "of", "order", "images", "object_share", "deletion_area", "deletion_error",
+       "insertion_area", "insertion_error", "part", "deletion", "insertion"},
       {}};
-  std::vector<double> parts;
-  for (int64_t step = 0; step <= kCurveSteps; ++step)
-    parts.push_back(static_cast<double>(step) / static_cast<double>(kCurveSteps));
   std::vector<Svg> drawings;
   Chart legend;
+  const auto draw = [&](const CurveCharts& charts) {
+    drawings.push_back(draw_chart(charts.removed));
+    drawings.push_back(draw_chart(charts.kept));
+    for (const ChartLine& line : charts.removed.lines)
+      if (std::none_of(legend.lines.begin(), legend.lines.end(),
+                       [&](const ChartLine& each) { return each.name == line.name; }))
+        legend.lines.push_back(line);
+  };
   for (const ShownRun& run : runs) {
     Tensor masks;
     const std::string& folder = run.run.recipe.dataset.folder;
@@ -147,37 +261,13 @@ Figure faithfulness_figure(const FigureOptions& options) {
       masks = load_masks(options.masks, options.split);
     else if (!folder.empty() && std::filesystem::is_regular_file(masks_file(folder)))
       masks = load_masks(masks_file(folder), options.split);
-    Measured even;
-    const std::vector<Measured> measured = measure(run, options.layer, masks, even);
-    Chart removed, kept;
-    removed.title = run.label + ": without these pixels";
-    kept.title = run.label + ": with these pixels only";
-    for (Chart* chart : {&removed, &kept}) {
-      chart->x = {.label = "part of the pixels", .low = 0.0, .high = 1.0};
-      chart->y = {.label = "length of the class", .low = 0.0, .high = 1.0};
-      chart->legend = false;
-    }
-    for (size_t order = 0; order < kOrderCount; ++order) {
-      const Measured& of = measured[order];
-      const std::vector<double> deletion = Measured::mean_curve(of.deletion),
-                                insertion = Measured::mean_curve(of.insertion);
-      const auto [deleted, deleted_error] = Measured::area(of.deletion);
-      const auto [inserted, inserted_error] = Measured::area(of.insertion);
-      const double share = Measured::mean(of.share);
-      for (size_t step = 0; step < parts.size(); ++step)
-        table.add(run.label, kOrders[order], run.part.size(), share, deleted, deleted_error,
-                  inserted, inserted_error, parts[step], deletion[step], insertion[step]);
-      const bool random = order + 1 == kOrderCount;
-      removed.lines.push_back(
-          {.name = kOrders[order], .x = parts, .y = deletion, .dashed = random});
-      kept.lines.push_back({.name = kOrders[order], .x = parts, .y = insertion, .dashed = random});
-    }
-    if (!even.share.empty())
-      table.add(run.label, kEven, run.part.size(), Measured::mean(even.share), "", "", "", "", "",
-                "", "");
-    legend = removed;
-    drawings.push_back(draw_chart(removed));
-    drawings.push_back(draw_chart(kept));
+    const Faithfulness measured = measure(run, options.layer, masks);
+    draw(charts_of(run, "pixels", measured.pixels, kOrders, table));
+    if (!measured.capsules.empty())
+      draw(charts_of(run, "capsules", measured.capsules, kCapsuleOrders, table));
+    if (!measured.even.share.empty())
+      table.add(run.label, "pixels", kEven, run.part.size(), Measured::mean(measured.even.share),
+                "", "", "", "", "", "", "");
   }
   return {title, arrange(drawings, 2, title, runs[0].data_line(), &legend), std::move(table)};
 }

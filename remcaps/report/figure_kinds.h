@@ -36,6 +36,7 @@ Figure sample_trees_figure(const FigureOptions& options);
 Figure levels_figure(const FigureOptions& options);
 Figure entropy_figure(const FigureOptions& options);
 Figure sparsity_figure(const FigureOptions& options);
+Figure pareto_figure(const FigureOptions& options);
 
 // figure_couplings.cpp
 Figure keys_figure(const FigureOptions& options);

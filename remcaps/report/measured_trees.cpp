@@ -10,16 +10,24 @@ namespace remcaps {
 
 namespace {
 
-MeasuredTrees measure(const ShownRun& run) {
-  const ParseTreeReport report = run.trees(run.quantizers, "parse trees of " + run.label);
+MeasuredTrees measure(const ShownRun& run, bool parts) {
+  const ParseTreeReport report = run.trees(run.quantizers, "parse trees of " + run.label, parts);
   const LayerTrees& last = report.last();
   MeasuredTrees trees;
   trees.label = run.label;
+  trees.recipe = run.run.recipe.name;
+  trees.dataset = run.run.recipe.dataset.name;
   trees.data_line = run.data_line();
   for (int64_t j = 0; j < run.classes(); ++j) trees.class_names.push_back(run.class_name(j));
   const YAML::Node strategy = run.run.recipe.pruning["strategy"];
   trees.strategy = strategy ? strategy.as<std::string>() : "none";
-  trees.sparsity = measure_sparsity(*run.run.model).published();
+  const Sparsity sparsity = measure_sparsity(*run.run.model);
+  trees.sparsity = sparsity.published();
+  trees.parameters_left = static_cast<double>(sparsity.nonzero);
+  const DeadStructures dead = count_dead_structures(*run.run.model);
+  if (dead.capsules > 0)
+    trees.capsules_left = static_cast<double>(dead.capsules - dead.dead_capsules);
+  if (report.parts) trees.effective_parts = report.parts->half;
   trees.accuracy_quantized = report.accuracy_quantized;
   trees.entropy = last.entropy;
   trees.median_keys = last.median_keys;
@@ -50,7 +58,15 @@ MeasuredTrees read(const RunResult& run, const std::string& split) {
     trees.samples_per_class = numbers.at("samples_per_class").get<std::vector<int64_t>>();
     trees.sparsity = run.summary.at("sparsity");
     trees.strategy = run.summary.at("options").value("pruning.strategy", "none");
-    const std::string dataset = run.summary.at("dataset");
+    trees.recipe = run.recipe;
+    const std::string dataset = trees.dataset = run.summary.at("dataset");
+    const auto optional = [](const nlohmann::json& object, const char* key) {
+      return object.contains(key) ? std::optional<double>(object.at(key)) : std::nullopt;
+    };
+    trees.parameters_left = optional(run.summary, "parameters_nonzero");
+    trees.capsules_left = optional(run.summary, "capsules_left");
+    if (numbers.contains("effective_parts"))
+      trees.effective_parts = optional(numbers.at("effective_parts"), "half");
     trees.class_names = class_names_of(dataset, trees.keys_per_class.size());
     const std::string note = run.summary.value("data_note", "");
     trees.data_line = fmt::format("{}, {} {} images{}", dataset,
@@ -73,12 +89,12 @@ bool is_summary_file(const std::string& run) {
   return run.ends_with(".json");
 }
 
-std::vector<MeasuredTrees> measured_trees(const RunSelection& selection) {
+std::vector<MeasuredTrees> measured_trees(const RunSelection& selection, bool parts) {
   const auto summaries =
       std::count_if(selection.runs.begin(), selection.runs.end(), is_summary_file);
   std::vector<MeasuredTrees> all;
   if (summaries == 0) {
-    for (const ShownRun& run : load_shown_runs(selection)) all.push_back(measure(run));
+    for (const ShownRun& run : load_shown_runs(selection)) all.push_back(measure(run, parts));
     return all;
   }
   check(summaries == static_cast<int64_t>(selection.runs.size()),

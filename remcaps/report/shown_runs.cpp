@@ -108,9 +108,10 @@ void ShownRun::pass(const std::string& what,
   progress.finish();
 }
 
-ParseTreeReport ShownRun::trees(const Quantizers& with, const std::string& what) const {
+ParseTreeReport ShownRun::trees(const Quantizers& with, const std::string& what, bool parts) const {
   Progress progress(what, part.size());
   EvaluateOptions options = run.evaluation();
+  options.forward.contributions = parts;
   options.on_progress = [&](int64_t done) { progress.update(done); };
   ParseTreeReport report = measure_parse_trees(*run.model, source(), with, options);
   progress.finish();

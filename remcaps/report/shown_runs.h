@@ -59,7 +59,8 @@ struct ShownRun {
   void pass(const std::string& what,
             const std::function<void(const Batch&, const Forward&)>& on_batch,
             bool contributions = false) const;
-  ParseTreeReport trees(const Quantizers& with, const std::string& what) const;
+  /// `parts`: with the effective parts of the answers.
+  ParseTreeReport trees(const Quantizers& with, const std::string& what, bool parts = false) const;
 
   /// Forward pass of some images, with traces, contributions and quantized couplings.
   Forward forward(const Batch& batch) const;

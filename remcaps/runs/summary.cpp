@@ -40,6 +40,8 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"best_validation_loss", summary.best_validation_loss},
       {"parameters", summary.parameters},
       {"parameters_nonzero", summary.parameters_nonzero},
+      {"capsules", summary.capsules},
+      {"capsules_left", summary.capsules_left},
       {"sparsity", summary.sparsity},
       {"seconds", summary.seconds},
       {"remcaps", kVersion},

@@ -53,6 +53,7 @@ void Adam::fused_step(double lr, const UpdateRule& rule) {
 }
 
 std::vector<UpdatedParameter> Adam::with_gradients(const UpdateRule& rule) const {
+  if (rule.before) rule.before();
   std::vector<UpdatedParameter> updated;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, weight] = parameters_[i];

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
-#include "remcaps/capsule/primary_caps.h"
 #include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/parse_tree/dictionary.h"
 #include "remcaps/pruning/threshold_search.h"
@@ -81,25 +81,6 @@ CapsulePruningTry measured(FcCapsImpl& layer, const ChildCapsules& all, int64_t 
   const std::vector<double> bits = trees.entropy_per_class();
   numbers.entropy = std::accumulate(bits.begin(), bits.end(), 0.0) / static_cast<double>(classes);
   return numbers;
-}
-
-// The group of each child, int64 [I].
-Tensor groups_of(const std::vector<CapsuleGrid>& grids, CapsuleGroup group, int64_t children) {
-  if (group == CapsuleGroup::kCapsule) return torch::arange(children);
-  Tensor of = torch::full({children}, -1, torch::kLong);
-  int64_t* values = of.data_ptr<int64_t>();
-  int64_t first = 0;
-  for (const CapsuleGrid& grid : grids) {
-    for (int64_t type = 0; type < grid.types; ++type)
-      for (int64_t y = 0; y < grid.height; ++y)
-        for (int64_t x = 0; x < grid.width; ++x)
-          values[grid.offset + type * grid.stride_type + y * grid.stride_y + x * grid.stride_x] =
-              first + (group == CapsuleGroup::kType ? type : y * grid.width + x);
-    first += group == CapsuleGroup::kType ? grid.types : grid.height * grid.width;
-  }
-  if (of.lt(0).any().item<bool>())
-    throw UsageError("--group type or place: the capsules of this network lie on no grid");
-  return of;
 }
 
 // The `count` groups whose gift varies most, among those that are still in: children [I'].
@@ -180,50 +161,18 @@ void prune_weights(State& state, const CapsulePruningOptions& options) {
 }
 
 // The filters of types without a capsule that is left say nothing any more.
-void silence_filters(CapsNet& model, const Tensor& kept, int64_t children) {
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    auto* primary = module->as<PrimaryCapsImpl>();
-    if (primary == nullptr) continue;
-    const int64_t types = primary->options.types(), dim = primary->options.dim();
-    if (children % types != 0) return;
-    const Tensor heard = torch::zeros({types}, torch::kBool)
-                             .index_fill_(0, kept.div(children / types, "floor"), true)
-                             .repeat_interleave(dim);
-    for (Tensor& parameter : primary->conv->parameters())
-      parameter.index_fill_(0, heard.logical_not().nonzero().squeeze(1), 0);
-    return;
-  }
+void silence_filters(const CapsNet& model, const Tensor& kept, int64_t children) {
+  PrimaryCapsImpl* primary = class_children(model);
+  if (primary == nullptr) return;
+  const int64_t types = primary->options.types(), dim = primary->options.dim();
+  const Tensor heard = torch::zeros({types}, torch::kBool)
+                           .index_fill_(0, kept.div(children / types, "floor"), true)
+                           .repeat_interleave(dim);
+  for (Tensor& parameter : primary->conv->parameters())
+    parameter.index_fill_(0, heard.logical_not().nonzero().squeeze(1), 0);
 }
 
 }  // namespace
-
-FcCapsImpl& prunable_class_layer(const CapsNet& model) {
-  model.require_routing();
-  const RoutingLayer last = model.routing_layers().back();
-  const auto modules = model.named_modules();
-  const auto* found = modules.find(last.name);
-  auto* layer = found == nullptr ? nullptr : (*found)->as<FcCapsImpl>();
-  if (layer == nullptr || layer->options.shared_over() != 1 ||
-      layer->options.routing()->name() != "dynamic" || !layer->routing_parameter.defined())
-    throw UsageError(fmt::format(
-        "{}: whole capsules can be taken out of class layers with dynamic routing, a bias and a "
-        "matrix for every child and parent; its class layer is none",
-        model.name()));
-  return *layer;
-}
-
-std::vector<CapsuleGrid> class_layer_grids(CapsNet& model) {
-  const torch::NoGradGuard no_grad;
-  const ImageShape input = model.input();
-  ForwardOptions options;
-  options.trace = true;
-  const Tensor weight = model.parameters().front();
-  return model
-      .forward(torch::zeros({1, input.channels, input.height, input.width}, weight.options()),
-               options)
-      .routings.back()
-      .grids;
-}
 
 ChildCapsules child_capsules(CapsNet& model, const BatchSource& source,
                              const EvaluateOptions& options, int64_t limit) {
@@ -251,21 +200,28 @@ ChildCapsules child_capsules(CapsNet& model, const BatchSource& source,
 
 GivenVotes given_votes(FcCapsImpl& layer, const ChildCapsules& children) {
   const torch::NoGradGuard no_grad;
-  const int64_t count = layer.options.children(), parents = layer.options.parents(),
-                dim = layer.options.parent_dim();
-  Tensor sum = torch::zeros({count, parents, dim}, torch::kDouble), squares = sum.clone();
-  const Tensor matrices = layer.weight.permute({0, 3, 1, 2}).flatten(2);  // [I, Din, J * Dout]
+  GivenVotesSums sums(layer);
   for_each_part(children, kVotesMeasured, [&](const Tensor& poses, const Tensor&) {
-    const Tensor coupling = layer.forward(poses).coupling;  // [B, I, J]
-    const Tensor votes =
-        poses.transpose(0, 1).bmm(matrices).view({count, poses.size(0), parents, dim});
-    const Tensor given = votes * coupling.transpose(0, 1).unsqueeze(-1);  // [I, B, J, Dout]
-    sum += given.sum(1, /*keepdim=*/false, torch::kDouble);
-    squares += given.square().sum(1, /*keepdim=*/false, torch::kDouble);
+    sums.add(poses, layer.forward(poses).coupling);
   });
-  const auto images = static_cast<double>(children.labels.size(0));
-  const Tensor mean = sum / images;
-  return {mean, (squares / images - mean.square()).flatten(1).sum(1)};
+  return sums.result();
+}
+
+GivenVotes given_votes(CapsNet& model, const BatchSource& source, EvaluateOptions options) {
+  GivenVotesSums sums(prunable_class_layer(model));
+  options.batch = kVotesMeasured;
+  options.forward.trace = true;
+  options.on_batch = [&](const Batch&, const Forward& forward) {
+    const RoutingTrace& trace = forward.routings.back();
+    sums.add(trace.children.to(torch::kFloat32), trace.coupling.to(torch::kFloat32));
+  };
+  ProcessGroup* group = std::exchange(options.group, nullptr);
+  evaluate(model, source, options);
+  const GivenVotes given = sums.result();
+  // Every process sees all images, but processors of different kinds round differently.
+  if (group != nullptr)
+    for (const Tensor& of_all : {given.mean, given.variance}) group->broadcast(of_all);
+  return given;
 }
 
 std::vector<CapsulePruningTry> prune_capsules(
@@ -275,7 +231,7 @@ std::vector<CapsulePruningTry> prune_capsules(
   FcCapsImpl& layer = prunable_class_layer(model);
   const int64_t children = layer.options.children();
   const Tensor all = torch::arange(children);
-  State good{layer_of(layer, all), all, groups_of(grids, options.group, children), 0, training,
+  State good{layer_of(layer, all), all, capsule_groups(grids, options.group, children), 0, training,
              validation,           {}};
   good.groups = good.group.max().item<int64_t>() + 1;
   std::vector<CapsulePruningTry> tries;
@@ -313,10 +269,8 @@ std::vector<CapsulePruningTry> prune_capsules(
   const torch::NoGradGuard no_grad;
   layer.weight.zero_().index_copy_(0, good.kept, good.layer->weight);
   layer.routing_parameter.copy_(good.layer->routing_parameter);
-  if (model.routing_layers().size() == 1) {
-    const Tensor alive = good.layer->weight.ne(0).flatten(1).any(1);
-    silence_filters(model, good.kept.index({alive}), children);
-  }
+  const Tensor alive = good.layer->weight.ne(0).flatten(1).any(1);
+  silence_filters(model, good.kept.index({alive}), children);
   return tries;
 }
 

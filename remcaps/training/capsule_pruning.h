@@ -5,17 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "remcaps/capsule/fc_caps.h"
 #include "remcaps/evaluation/evaluate.h"
+#include "remcaps/pruning/capsules.h"
 
 namespace remcaps {
-
-/// What is taken out together.
-enum class CapsuleGroup {
-  kCapsule,  ///< one capsule
-  kType,     ///< the capsules of one type, at all places
-  kPlace,    ///< the capsules of all types at one place
-};
 
 struct CapsulePruningOptions {
   CapsuleGroup group = CapsuleGroup::kCapsule;
@@ -51,16 +44,11 @@ struct ChildCapsules {
 ChildCapsules child_capsules(CapsNet& model, const BatchSource& source,
                              const EvaluateOptions& options, int64_t limit = 0);
 
-/// Of what a child gives its parents, c_ij û_ij, over some images.
-struct GivenVotes {
-  Tensor mean;      ///< [I, J, Dout]
-  Tensor variance;  ///< summed over the parents and their numbers, [I]
-};
+/// Over the children of a layer.
 GivenVotes given_votes(FcCapsImpl& layer, const ChildCapsules& children);
-
-/// The class layer of a network. Error if whole capsules cannot be taken out of it: it needs dynamic
-/// routing with a bias and a matrix W_ij for every child and parent.
-FcCapsImpl& prunable_class_layer(const CapsNet& model);
+/// The same for the class layer of a network, over all images of a source, on their device. Every
+/// process of a group gets the same.
+GivenVotes given_votes(CapsNet& model, const BatchSource& source, EvaluateOptions options);
 
 /// Takes as many groups out of the class layer as the tolerance allows. What a group gives its
 /// parents is replaced by its mean, which goes into their bias; the groups go first whose gift
@@ -75,8 +63,5 @@ std::vector<CapsulePruningTry> prune_capsules(
     CapsNet& model, const ChildCapsules& training, const ChildCapsules& validation,
     const std::vector<CapsuleGrid>& grids, const CapsulePruningOptions& options,
     const std::function<void(const CapsulePruningTry&)>& on_try = {});
-
-/// Where the children of the class layer lie: for groups by type or place.
-std::vector<CapsuleGrid> class_layer_grids(CapsNet& model);
 
 }  // namespace remcaps

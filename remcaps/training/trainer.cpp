@@ -229,6 +229,9 @@ PruningContext Trainer::pruning_context() {
                         .epoch = progress_.epoch,
                         .seed = static_cast<uint64_t>(recipe_.train.seed),
                         .validation_loss = validation_loss,
+                        .validation_entropy = [this] { return search_trees(/*parts=*/false); },
+                        .validation_parts = [this] { return search_trees(/*parts=*/true); },
+                        .given_votes = [this] { return search_votes(); },
                         .gradients_of_one_batch = gradients_of_one_batch};
 }
 

@@ -79,6 +79,11 @@ class Trainer {
   void prune(EpochRecord& record);
   /// The loss that a threshold search compares.
   double search_loss();
+  /// What it prefers: entropy, or effective parts.
+  double search_trees(bool parts);
+  /// What its groups of capsules give.
+  GivenVotes search_votes();
+  void stop_search_if_asked();
   void measure_test(EpochRecord& record);
   void warn_if_saturated(const EpochRecord& record) const;
   void warn_if_pruned_at_chance(const EpochRecord& record);

@@ -10,6 +10,7 @@
 #include "remcaps/evaluation/split_trees.h"
 #include "remcaps/pruning/sparsity.h"
 #include "remcaps/torch/runtime.h"
+#include "remcaps/training/capsule_pruning.h"
 #include "remcaps/training/interrupt.h"
 #include "remcaps/training/nonfinite.h"
 #include "remcaps/training/trainer.h"
@@ -116,14 +117,28 @@ void Trainer::prune(EpochRecord& record) {
   if (report.pruned && report.evaluations > 0) warn_if_pruned_at_chance(record);
 }
 
+void Trainer::stop_search_if_asked() {
+  if (group_ == nullptr) return stop_pass_if_interrupted();
+  look_for_stop();
+  if (stop_signal_ != 0) throw StopRequested();
+}
+
+double Trainer::search_trees(bool parts) {
+  stop_search_if_asked();
+  EvaluateOptions options = evaluation(progress_.epoch);
+  options.forward.contributions = parts;
+  const ParseTreeReport report = measure_parse_trees(*model_, *validation_, quantizers(), options);
+  return parts ? report.parts->half : report.last().entropy;
+}
+
+GivenVotes Trainer::search_votes() {
+  stop_search_if_asked();
+  return given_votes(*model_, *validation_, evaluation(progress_.epoch));
+}
+
 double Trainer::search_loss() {
   EvaluateOptions options = evaluation(progress_.epoch);
-  if (group_ != nullptr) {
-    look_for_stop();
-    if (stop_signal_ != 0) throw StopRequested();
-  } else {
-    stop_pass_if_interrupted();
-  }
+  stop_search_if_asked();
   if (!device_.is_cuda()) {
     display_.begin_pass("search", validation_->size());
     options.on_progress = [this](int64_t done) {
@@ -220,6 +235,9 @@ RunSummary Trainer::finish(const std::string& reason) {
   summary.parameters = sparsity.parameters;
   summary.parameters_nonzero = sparsity.nonzero;
   summary.sparsity = sparsity.published();
+  const DeadStructures dead = count_dead_structures(*model_);
+  summary.capsules = dead.capsules;
+  summary.capsules_left = dead.capsules - dead.dead_capsules;
   if (writes()) write_atomically(folder_.summary(), json_text(to_json(summary), 2) + "\n");
   if (group_ != nullptr) group_->barrier();  // the others end when the files are complete
   return summary;

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "tests/pruning/toy_network.h"
 
@@ -156,6 +158,76 @@ TEST(ThresholdSearch, GivesTheSameAsThePlainBisectionWithFewerEvaluations) {
       EXPECT_LT(b.evaluations, a.evaluations);
     }
   }
+}
+
+// The four capsule matrices in two groups, whose sizes are not those of their weights.
+TEST(ThresholdSearch, WeightsGoWithTheirGroup) {
+  ToyNetwork network;  // |w| = 0.1 ... 0.6
+  std::vector<double> applied;
+  const GroupedWeights groups{
+      .sizes = {{"class.weight", torch::tensor({2.0f, 1.0f}).view({2, 1, 1, 1})}},
+      .on_apply = [&](double threshold) { applied.push_back(threshold); }};
+  EXPECT_EQ(groups.range().low, 1);
+  EXPECT_EQ(groups.range().mean, 1.5);
+  EXPECT_EQ(groups.range().high, 2);
+  const auto loss = charge(network, {0, 0, 1, 0, 0, 0});
+  const SearchResult found =
+      search_threshold(prunable_weights(network, {}), groups.range(), loss, {}, groups);
+  EXPECT_THAT(values(network.conv_weight()), ElementsAre(0.1f, -0.2f)) << "no group";
+  EXPECT_THAT(values(network.weight), ElementsAre(0.3f, -0.4f, 0, 0));
+  EXPECT_GT(found.threshold, 1);
+  EXPECT_LE(found.threshold, 2);
+  ASSERT_FALSE(applied.empty());
+  EXPECT_EQ(applied.back(), found.threshold);
+  EXPECT_EQ(loss(), found.loss);
+}
+
+TEST(ThresholdSearch, ThatFailsGivesTheGroupsBack) {
+  ToyNetwork network;
+  double applied = -1;
+  const GroupedWeights groups{.on_apply = [&](double threshold) { applied = threshold; }};
+  int64_t calls = 0;
+  EXPECT_THROW(search_threshold(
+                   prunable_weights(network, {}), magnitude_range(network),
+                   [&]() -> double {
+                     if (++calls == 3) throw std::runtime_error("stop");
+                     return 1;
+                   },
+                   {}, groups),
+               std::runtime_error);
+  EXPECT_EQ(applied, 0);
+  EXPECT_THAT(values(network.weight), ElementsAre(0.3f, -0.4f, 0.5f, -0.6f));
+}
+
+TEST(ThresholdSearch, PrefersAmongTheThresholdsWithinTheBound) {
+  const auto zeros = [](ToyNetwork& network) {
+    return network.weight.eq(0).sum().item<int64_t>() +
+           network.conv_weight().eq(0).sum().item<int64_t>();
+  };
+  for (const int64_t wanted : {0, 3, 6}) {
+    SCOPED_TRACE(wanted);
+    ToyNetwork network;
+    std::vector<int64_t> asked;
+    const auto preference = [&] {
+      asked.push_back(zeros(network));
+      return std::abs(static_cast<double>(asked.back() - wanted));
+    };
+    // All but two weights may go.
+    const SearchResult found = search(network, charge(network, {0, 0, 0, 0.01, 1, 1}),
+                                      {.tolerance = 0.02, .prefer_low = preference});
+    for (const int64_t count : asked) EXPECT_LE(count, 4) << "above the bound";
+    const int64_t nearest = *std::min_element(asked.begin(), asked.end(), [&](auto a, auto b) {
+      return std::abs(a - wanted) < std::abs(b - wanted);
+    });
+    EXPECT_EQ(zeros(network), nearest);
+    EXPECT_EQ(charge(network, {0, 0, 0, 0.01, 1, 1})(), found.loss);
+    EXPECT_EQ(std::set<int64_t>(asked.begin(), asked.end()).size(), asked.size())
+        << "a set of weights was asked for twice";
+    EXPECT_EQ(asked.back(), 0) << "the network as it was counts too";
+  }
+  ToyNetwork network;
+  search(network, charge(network, {0, 0, 0, 0, 1, 1}), {.prefer_low = [] { return 1.0; }});
+  EXPECT_EQ(zeros(network), 4) << "of equals the largest threshold";
 }
 
 TEST(ThresholdSearch, EvaluatesNoSetOfWeightsTwice) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 
 #include "remcaps/base/error.h"
 #include "remcaps/explain/pasted.h"
@@ -288,6 +291,48 @@ TEST_F(Figures, ChartsTakeCollectedSummariesToo) {
   EXPECT_THAT(error("keys", limited), HasSubstr("has no parse trees of the novel images"));
 }
 
+TEST_F(Figures, ParetoShowsWhichRunsNoOtherBeats) {
+  const auto file = [&](const std::string& recipe, double accuracy, double entropy, int64_t weights,
+                        std::optional<int64_t> capsules) {
+    nlohmann::json run = collected_summary(recipe, 0.5);
+    run["accuracy_quantized"] = accuracy;
+    run["entropy"] = entropy;
+    run["parameters_nonzero"] = weights;
+    if (capsules) run["capsules_left"] = *capsules;
+    const auto path = runs_.folder() / fmt::format("{}-{}.json", weights, accuracy);
+    write_atomically(path, run.dump());
+    return path.string();
+  };
+  const std::string best = file("mnist/best", 0.99, 2, 1000, 100),
+                    beaten = file("mnist/beaten", 0.98, 3, 2000, 300),
+                    few = file("mnist/few", 0.97, 1, 500, std::nullopt);
+  const std::string csv = write("pareto", of({best, beaten, few}));
+  EXPECT_THAT(csv, HasSubstr("best,0.99,2,,100,1000\n"));
+  EXPECT_THAT(csv, HasSubstr("few,0.97,1,,,500\n"));
+  const std::string svg =
+      read_file(write_figure("pareto", of({best, beaten, few}), runs_.folder() / "again").svg);
+  EXPECT_THAT(svg, HasSubstr(">capsules left<"));
+  EXPECT_THAT(svg, ::testing::Not(HasSubstr("effective parts"))) << "no run has them";
+  // The dashed line joins `few` and `best`, and leaves `beaten` out: two points in each chart.
+  EXPECT_THAT(svg, HasSubstr(">no run is better in both<"));
+  EXPECT_THAT(svg, ::testing::Not(::testing::ContainsRegex("<path d=\"M[^\"L]*L[^\"L]*L")));
+  EXPECT_THAT(svg, ::testing::ContainsRegex("<path d=\"M[^\"L]*L"));
+
+  nlohmann::json other = collected_summary("fashion-mnist/x", 0.5);
+  other["dataset"] = "fashion-mnist";
+  const auto path = runs_.folder() / "other.json";
+  write_atomically(path, other.dump());
+  try {
+    write_figure("pareto", of({best, path.string()}), runs_.folder().path());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("expected one data set"));
+  }
+  // A network is measured with its effective parts.
+  EXPECT_THAT(write("pareto", of({runs_.on_grid()})),
+              ::testing::ContainsRegex("grid,[0-9.]+,[0-9.]+,[0-9.]+,[0-9]+,[0-9]+\n"));
+}
+
 TEST(RunLabels, SayWhatItTakesToTellRunsApart) {
   using Labels = std::vector<std::string>;
   const RunName plain{"runs/a/x", "mnist/a", 42, 9}, other{"runs/b/x", "mnist/b", 42, 9},
@@ -324,13 +369,33 @@ TEST_F(Figures, ObjectShareIsMeasuredAgainstTheMasks) {
   EXPECT_THAT(csv, ::testing::ContainsRegex("all,9,(1|0\\.99999[0-9]*|1\\.0000[0-9]*),"));
 }
 
-TEST_F(Figures, FaithfulnessMeasuresEveryOrderOfPixels) {
+TEST_F(Figures, FaithfulnessMeasuresEveryOrderOfPixelsAndCapsules) {
   save_safetensors(masks_file(runs_.data()), {{"test", torch::ones({9, 18, 18}, torch::kByte)}});
   const std::string csv = write("faithfulness", of({runs_.on_grid()}));
   for (const char* order : {"contributions", "couplings x activations", "stretched", "Grad-CAM",
                             "random", "every capsule the same"})
     EXPECT_THAT(csv, HasSubstr(order));
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 5 * 11 + 1);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 1 + 5 * 11 + 1 + 3 * 51);
+  // Without any capsule taken away the class is as long as with all of them put back; capsules that
+  // carry much evidence are missed sooner than random ones.
+  std::map<std::string, std::pair<double, double>> areas;  // order -> deletion, insertion
+  std::istringstream lines(csv);
+  std::string first_deletion, last_insertion;
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> cells;
+    std::istringstream rest(line);
+    for (std::string cell; std::getline(rest, cell, ',');) cells.push_back(cell);
+    if (cells.at(1) != "capsules") continue;
+    areas[cells.at(2)] = {std::stod(cells.at(5)), std::stod(cells.at(7))};
+    if (std::stod(cells.at(9)) == 0) first_deletion = cells.at(10);
+    if (std::stod(cells.at(9)) == 1) {
+      last_insertion = cells.at(11);
+      EXPECT_NEAR(std::stod(first_deletion), std::stod(last_insertion), 1e-5) << cells.at(2);
+    }
+  }
+  ASSERT_EQ(areas.size(), 3u);
+  EXPECT_LT(areas["contributions"].first, areas["random"].first);
+  EXPECT_GT(areas["contributions"].second, areas["random"].second);
   EXPECT_THROW(write_figure("faithfulness", of({runs_.layered()}), runs_.folder().path()), Error);
 }
 

@@ -71,8 +71,7 @@ TEST(CapsulePruning, CapsulesThatAlwaysGiveTheSameGoIntoTheBias) {
   options.tolerance = 0.02;
   options.step = 0.5;
   options.least = kChildren / 2;
-  const auto tries =
-      prune_capsules(*model, training, validation, class_layer_grids(*model), options);
+  const auto tries = prune_capsules(*model, training, validation, model->class_grids(), options);
   EXPECT_NEAR(tries.front().loss, before, 1e-5);
   EXPECT_EQ(tries.front().capsules, kChildren);
   EXPECT_EQ(tries.back().capsules, kChildren / 2);
@@ -92,8 +91,7 @@ TEST(CapsulePruning, NothingGoesIfTheLossWouldBeAboveTheBound) {
   options.epochs = 0;
   options.tolerance = 0;
   options.group = CapsuleGroup::kType;
-  const auto tries =
-      prune_capsules(*model, training, validation, class_layer_grids(*model), options);
+  const auto tries = prune_capsules(*model, training, validation, model->class_grids(), options);
   ASSERT_GT(tries.size(), 2u);
   int64_t fewest = kTypes;
   for (const CapsulePruningTry& of : tries) {
@@ -114,8 +112,7 @@ TEST(CapsulePruning, TrainsTheCapsulesThatStay) {
   options.batch = 32;
   options.least = 4;
   options.quantizer = Quantizer::uniform(11);
-  const auto tries =
-      prune_capsules(*model, training, validation, class_layer_grids(*model), options);
+  const auto tries = prune_capsules(*model, training, validation, model->class_grids(), options);
   EXPECT_EQ(tries.back().capsules, 4) << "a few capsules show the class as well as all";
   EXPECT_LT(tries.back().loss, tries.front().loss);
   EXPECT_GT(tries.back().accuracy_quantized.value(), 0.9);
@@ -132,7 +129,7 @@ TEST(CapsulePruning, AWholeTypeTakesItsFiltersAlong) {
   options.tolerance = 0.02;
   options.group = CapsuleGroup::kType;
   options.least = 3;
-  prune_capsules(*model, training, validation, class_layer_grids(*model), options);
+  prune_capsules(*model, training, validation, model->class_grids(), options);
   const Tensor left = capsules_left(*model).view({kTypes, kPlaces});
   EXPECT_TRUE(left.any(1).equal(torch::tensor({true, false, true, true})));
   const Tensor filters = model->named_parameters()["primary.conv.weight"].detach();

@@ -113,7 +113,10 @@ class StepGraphTest : public ::testing::TestWithParam<std::string> {
 TEST_P(StepGraphTest, TrainsAsTheStepsOneByOneDo) {
   for (const char* more :
        {"", "{pruning: {strategy: lobster, lambda: 0.01}, train: {lr_decay: 0.5}}",
-        "{loss: {switch_epoch: 1}}"}) {
+        "{loss: {switch_epoch: 1}}",
+        "{model: {name: dr-capsnet, conv_channels: 6, conv_kernel: 3, primary_types: 4, "
+        "primary_kernel: 3, primary_stride: 1}, train: {lr: 0.001}, pruning: {strategy: lobster, "
+        "lambda: 0.01, groups: [capsule, type, place, filter, channel]}}"}) {
     SCOPED_TRACE(more);
     Training plain(device(), /*with_graph=*/false, more), graph(device(), true, more);
     for (int64_t epoch = 0; epoch < 3; ++epoch) {

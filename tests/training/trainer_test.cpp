@@ -9,6 +9,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/pruning/capsules.h"
 #include "remcaps/pruning/lobster_pruner.h"
 #include "remcaps/runs/load.h"
 #include "remcaps/training/interrupt.h"
@@ -230,6 +231,43 @@ TEST_F(TrainerTest, PrunedRunResumesWithItsMasks) {
 
 TEST_F(TrainerTest, PrunedRunResumesWithItsMasksOnThePlainPath) {
   expect_pruned_run_resumes("reference");
+}
+
+// A small DR-CapsNet: 4 types of capsules on a 2 x 2 grid.
+constexpr const char* kStructured =
+    "{model: {name: dr-capsnet, conv_channels: 6, conv_kernel: 3, primary_types: 4, "
+    "primary_dim: 3, primary_kernel: 3, primary_stride: 1}, quantize: {levels: [11]}, "
+    "train: {lr: 0.003}, pruning: {strategy: lobster, lambda: 0.01, tolerance: 0.02, begin: 1, "
+    "groups: [capsule, type, place, filter, channel]}}";
+
+Recipe structured_recipe(const std::string& more) {
+  return tiny_recipe(YAML::Dump(merge_yaml(YAML::Load(kStructured), YAML::Load(more))));
+}
+
+TEST_F(TrainerTest, CapsulesThatAreGoneStayGoneAlsoAfterAResume) {
+  for (const char* more : {"{kernels: fused, pruning: {choose: entropy}}",
+                           "{kernels: reference, pruning: {choose: parts}}"}) {
+    SCOPED_TRACE(more);
+    const auto recipe = [&](int64_t epochs) {
+      Recipe made = structured_recipe(more);
+      made.train.epochs = epochs;
+      return made;
+    };
+    const auto whole = start(recipe(5), "whole");
+    std::vector<torch::Tensor> left;  // capsules that are left after each epoch
+    whole->on_epoch([&] {
+      left.push_back(prunable_class_layer(whole->model()).weight.detach().flatten(1).ne(0).any(1));
+    });
+    whole->run();
+    for (size_t epoch = 1; epoch < left.size(); ++epoch)
+      EXPECT_FALSE(left[epoch].logical_and(left[epoch - 1].logical_not()).any().item<bool>());
+    EXPECT_LT(left.back().sum().item<int64_t>(), 16) << "no capsule went";
+    const auto part = start(recipe(3), "part");
+    part->run();
+    Trainer(recipe(5), tiny_data(), part->folder(), torch::kCPU).run();
+    EXPECT_EQ(read_file(whole->folder().last()), read_file(part->folder().last()));
+    EXPECT_EQ(read_file(whole->folder().metrics()), read_file(part->folder().metrics()));
+  }
 }
 
 // The one-pass update gives the weights of a plain step between the strategy's calls, up to rounding.
