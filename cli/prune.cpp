@@ -75,9 +75,11 @@ void run_prune(PruneCommand options) {
       capsules_of(run, run.source(data, "validation"), "validation", 0);
   const ChildCapsules training =
       capsules_of(run, run.source(data, "train"), "training images", options.images);
-  if (!options.json)
+  if (!options.json) {
     fmt::print("{:>6} {:>9} {:>10} {:>10} {:>11} {:>12}\n", options.group + "s", "capsules", "loss",
                "accuracy", "quantized", "entropy");
+    std::fflush(stdout);  // a try takes minutes
+  }
   const auto tries = prune_capsules(*run.model, training, validation, run.model->class_grids(),
                                     options.pruning, [&](const CapsulePruningTry& of) {
                                       if (!options.json) print_try(of);
