@@ -174,7 +174,8 @@ void LobsterPruner::load_state(const std::map<std::string, torch::Tensor>& state
   const double best = plateau[0].item<double>(), bad = plateau[1].item<double>();
   constexpr double kMostEpochs = 1e15;  // whole numbers up to here are exact
   check(!std::isnan(best) && bad >= 0 && bad <= kMostEpochs && std::trunc(bad) == bad,
-        "the pruner's {} is {} and {}; expected a loss and a number of epochs", kPlateau, best, bad);
+        "the pruner's {} is {} and {}; expected a loss and a number of epochs", kPlateau, best,
+        bad);
   plateau_ = {best, static_cast<int64_t>(bad)};
 }
 
