@@ -1,6 +1,7 @@
 // Networks of others: tensors under our names become a weights file.
 #include "python/src/bindings.h"
 #include "remcaps/data/descriptor.h"
+#include "remcaps/models/network_plan.h"
 #include "remcaps/recipe/context.h"
 #include "remcaps/runs/weights.h"
 
@@ -18,6 +19,7 @@ void save_network(const std::string& out, const std::string& source, const std::
         fmt::format("{}: the images of {} have no fixed size; expected another data set", name,
                     recipe.dataset.name));
   context->load_pretrained = false;
+  const WeightLimit limit(source, numbers_in(tensors));
   const auto model = build_model(recipe, *context);
   for (const auto& [key, target] : weights_of(*model)) {
     const auto found = tensors.find(key);

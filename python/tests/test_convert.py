@@ -143,6 +143,14 @@ def test_what_cannot_be_converted_is_one_line_and_writes_nothing(tmp_path):
         assert "\n" not in str(error.value) and not out.exists()
 
 
+def test_layers_larger_than_the_file_are_refused_before_they_are_made(tmp_path):
+    torch.save({"conv1.weight": torch.zeros(2000, 1, 1, 1),
+                "primaryCaps.caps_poses.weight": torch.zeros(8, 1, 1, 1),
+                "classCaps.weight": torch.zeros(20000, 1, 1, 1, 2, 8)}, tmp_path / "wide.pt")
+    with pytest.raises(remcaps.Error, match="wide.pt: holds 322008 numbers; primary of its dr-cap"):
+        remcaps.convert(tmp_path / "wide.pt", tmp_path / "ours.safetensors", "mnist/dr-capsnet")
+
+
 class Call:
     """Pickled, it wants a function to be called."""
 

@@ -10,6 +10,7 @@
 #include "remcaps/models/eff_capsnet.h"
 #include "remcaps/models/eff_conv_capsnet.h"
 #include "remcaps/models/multilayer_dr_capsnet.h"
+#include "remcaps/models/network_plan.h"
 #include "remcaps/models/resnet18_capsnet.h"
 #include "remcaps/models/resnet18_classifier.h"
 
@@ -90,10 +91,17 @@ void CapsNet::add_decoder(const DecoderOptions& options, int64_t class_dim,
   shape.width = context.input.width;
   shape.mean = context.mean;
   shape.std = context.std;
-  if (options.kind == DecoderOptions::Kind::kFc)
+  if (options.kind == DecoderOptions::Kind::kFc) {
+    int64_t inputs = shape.classes * shape.class_dim;
+    for (const int64_t outputs : options.hidden) {
+      WeightLimit::take(name_, "decoder", inputs * outputs);
+      inputs = outputs;
+    }
+    WeightLimit::take(name_, "decoder", inputs * shape.channels * shape.height * shape.width);
     decoder_ = std::make_shared<FcDecoder>(shape, options.hidden);
-  else
+  } else {
     decoder_ = std::make_shared<ConvDecoder>(shape);
+  }
   register_module("decoder", decoder_);
 }
 

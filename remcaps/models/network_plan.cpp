@@ -30,12 +30,35 @@ void set_cost(LayerCost& row, const RoutingCost& cost) {
   row.activation_floats = cost.activation_floats;
 }
 
+thread_local WeightLimit* limit = nullptr;
+
 }  // namespace
+
+WeightLimit::WeightLimit(std::string source, int64_t most)
+    : source_(std::move(source)), most_(most), left_(most) {
+  limit = this;
+}
+
+WeightLimit::~WeightLimit() {
+  limit = nullptr;
+}
+
+void WeightLimit::take(const std::string& network, const std::string& layer, int64_t weights) {
+  if (limit == nullptr) return;
+  check(weights <= limit->left_, "{}: holds {} numbers; {} of its {} needs more", limit->source_,
+        limit->most_, layer, network);
+  limit->left_ -= weights;
+}
 
 NetworkPlan::NetworkPlan(std::string network, ImageShape input)
     : network_(std::move(network)),
       input_(input),
       map_{input.channels, input.height, input.width, "input"} {}
+
+void NetworkPlan::add(LayerCost row) {
+  WeightLimit::take(network_, row.name, row.parameters);
+  rows_.push_back(std::move(row));
+}
 
 void NetworkPlan::advance(const std::string& layer, const char* what,
                           torch::ExpandingArray<2> kernel, torch::ExpandingArray<2> stride,
@@ -76,7 +99,7 @@ torch::nn::Conv2dOptions NetworkPlan::conv(const std::string& layer, const ConvS
   row.parameters = weights + (shape.bias ? shape.channels : 0);
   row.multiply_adds = weights * map_.height * map_.width;
   row.activation_floats = kept * map_.channels * map_.height * map_.width;
-  rows_.push_back(std::move(row));
+  add(std::move(row));
   return options;
 }
 
@@ -124,7 +147,7 @@ void NetworkPlan::conv3d_caps(const std::string& layer, const Conv3dCapsOptions&
                    (options.bias() ? channels : 0);
   set_cost(row, conv3d_cost(options.types(), options.dim(), options.depth(),
                             map_.height * map_.width, options.routing()));
-  rows_.push_back(std::move(row));
+  add(std::move(row));
 }
 
 void NetworkPlan::conv_caps(const std::string& layer, const ConvCapsOptions& options) {
@@ -140,7 +163,7 @@ void NetworkPlan::conv_caps(const std::string& layer, const ConvCapsOptions& opt
       options.places() * options.parent_types() * options.parent_dim() * options.child_dim() +
       elements(bias_parameter(options.routing().bias, options.window()));
   set_cost(row, conv_caps_cost(options.window(), positions, options.routing()));
-  rows_.push_back(std::move(row));
+  add(std::move(row));
 }
 
 void NetworkPlan::fc_caps(const std::string& layer, const FcCapsOptions& options) {
@@ -152,7 +175,7 @@ void NetworkPlan::fc_caps(const std::string& layer, const FcCapsOptions& options
                        options.parent_dim() * options.child_dim() +
                    elements(options.routing()->parameter(options.layer()));
   set_cost(row, options.routing()->cost(options.layer()));
-  rows_.push_back(std::move(row));
+  add(std::move(row));
 }
 
 void NetworkPlan::decoder(const Decoder& decoder) {

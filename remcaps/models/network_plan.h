@@ -12,6 +12,23 @@ struct Conv2dCapsOptions;
 struct Conv3dCapsOptions;
 struct ConvCapsOptions;
 
+/// While it exists, this thread refuses to make a network with more weights than `source` holds,
+/// before it takes memory for them: the recipe in a file may promise any size.
+class WeightLimit {
+ public:
+  WeightLimit(std::string source, int64_t most);
+  ~WeightLimit();
+  WeightLimit(const WeightLimit&) = delete;
+  WeightLimit& operator=(const WeightLimit&) = delete;
+
+  /// Error if `layer` brings the network's weights above the limit, if there is one.
+  static void take(const std::string& network, const std::string& layer, int64_t weights);
+
+ private:
+  std::string source_;
+  int64_t most_, left_;
+};
+
 /// Collects the costs that `remcaps describe` prints, and refuses kernels that do not fit:
 ///   dr-capsnet: primary kernel 9x9 does not fit the 7x7 map of conv1 (input 15x15)
 class NetworkPlan {
@@ -43,6 +60,7 @@ class NetworkPlan {
   const std::vector<LayerCost>& rows() const { return rows_; }
 
  private:
+  void add(LayerCost row);
   void advance(const std::string& layer, const char* what, torch::ExpandingArray<2> kernel,
                torch::ExpandingArray<2> stride, torch::ExpandingArray<2> padding);
 

@@ -9,6 +9,7 @@
 #include "remcaps/capsule/packed_weight.h"
 #include "remcaps/data/formats/image_file.h"
 #include "remcaps/data/resize.h"
+#include "remcaps/models/network_plan.h"
 #include "remcaps/runs/zoo.h"
 #include "remcaps/torch/compat.h"
 #include "remcaps/torch/compressed.h"
@@ -52,8 +53,12 @@ void load_network(LoadedRun& run, torch::Device device) {
   run.device = device;
   if (device.is_cuda()) run.compute_in(run.recipe.precision);
   run.context.load_pretrained = false;
-  run.model = build_model(run.recipe, run.context);
-  load_weights(*run.model, load_decompressed(file), run.weights.string());
+  const TensorMap tensors = load_decompressed(file);
+  {
+    const WeightLimit limit(run.weights.string(), numbers_in(tensors));
+    run.model = build_model(run.recipe, run.context);
+  }
+  load_weights(*run.model, tensors, run.weights.string());
   run.model->to(device);
   run.model->eval();
   pack_weights(*run.model);

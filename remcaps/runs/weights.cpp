@@ -60,6 +60,12 @@ TensorMap weights_of(const CapsNet& model) {
   return tensors;
 }
 
+int64_t numbers_in(const TensorMap& tensors) {
+  int64_t numbers = 0;
+  for (const auto& [name, tensor] : tensors) numbers += tensor.numel();
+  return numbers;
+}
+
 void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source) {
   torch::NoGradGuard no_grad;
   TensorMap wanted = weights_of(model);

@@ -19,6 +19,9 @@ constexpr const char* kCompactMetadata = "compact";
 /// The parameters and buffers of a network by name: the tensors of a weights file.
 TensorMap weights_of(const CapsNet& model);
 
+/// How many numbers the tensors have together.
+int64_t numbers_in(const TensorMap& tensors);
+
 /// Copies tensors into a network. Error, naming `source`, if a tensor is missing, unknown, has
 /// another shape or type, or is not finite. The network does not change then.
 void load_weights(CapsNet& model, const TensorMap& tensors, const std::string& source);

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr int64_t kGraphVersion = 1;
 constexpr size_t kMaxNodes = 4096;
-constexpr int64_t kMaxSide = 1 << 16;
+constexpr int64_t kMaxSide = 1 << 16, kMaxResize = 4096;  // the latter as in a recipe
 
 json node_json(const GraphNode& node) {
   json attributes = json::object();
@@ -65,10 +65,12 @@ bool is_per_channel(const std::vector<double>& values, int64_t channels) {
 
 void check_graph(const NetworkGraph& graph, const std::string& source) {
   const auto is_side = [](int64_t size) { return size >= 1 && size <= kMaxSide; };
-  check(is_side(graph.channels) && is_side(graph.height) && is_side(graph.width) &&
-            (graph.picture.resize == 0 || is_side(graph.picture.resize)),
+  check(is_side(graph.channels) && is_side(graph.height) && is_side(graph.width),
         "{}: its graph takes images of {}x{}x{}", source, graph.channels, graph.height,
         graph.width);
+  check(graph.picture.resize >= 0 && graph.picture.resize <= kMaxResize,
+        "{}: its graph resizes pictures to {}; expected at most {}", source, graph.picture.resize,
+        kMaxResize);
   check(is_per_channel(graph.picture.mean, graph.channels) &&
             is_per_channel(graph.picture.std, graph.channels) &&
             std::none_of(graph.picture.std.begin(), graph.picture.std.end(),

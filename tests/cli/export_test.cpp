@@ -1,4 +1,8 @@
 // export, and networks by their name in the zoo, with the real program.
+#include <chrono>
+#include <csignal>
+#include <thread>
+
 #include "remcaps/base/json.h"
 #include "remcaps/tensors/safetensors.h"
 #include "tests/cli/cli_fixture.h"
@@ -49,6 +53,20 @@ TEST_F(ExportTest, TheZooGivesTheCardsNumbersExactly) {
   // Half of the weights in half precision.
   EXPECT_LT(fs::file_size(folder_ / file()),
             fs::file_size(folder_ / "runs/seed-42/last.safetensors") * 4 / 10);
+}
+
+TEST_F(ExportTest, ASignalAtAnyTimeLeavesNoOtherFiles) {
+  for (int milliseconds = 300; milliseconds <= 900; milliseconds += 100) {
+    Program program(folder_.path(), {"export", "runs/seed-42", "--out", "new/small.safetensors",
+                                     "--weights", "int8", "--static-routing"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    program.signal(SIGINT);
+    program.wait();
+    if (!fs::exists(folder_ / "new")) continue;
+    for (const auto& entry : fs::directory_iterator(folder_ / "new"))
+      EXPECT_THAT(entry.path().filename().string(),
+                  ::testing::AnyOf("small.safetensors", "small.md"));
+  }
 }
 
 TEST_F(ExportTest, EveryCommandTakesANameOfTheZoo) {

@@ -92,6 +92,24 @@ TEST_F(WrongWeights, DamagedMetadataAreToldInPlainWords) {
   expect_one_line(with("recipe", "a: &a [*a]"), 1, "an alias of a value that contains it");
 }
 
+TEST_F(WrongWeights, ARecipeThatPromisesMoreThanTheFileHoldsTakesNoMemory) {
+  const std::string recipe = metadata_.at("recipe");
+  const auto with = [&](const std::string& old, const std::string& text) {
+    const size_t at = recipe.find(old);
+    EXPECT_LT(at, recipe.size()) << old;
+    metadata_["recipe"] = std::string(recipe).replace(at, old.size(), text);
+    save();
+    return predict("wrong.safetensors");
+  };
+  expect_one_line(with("[32, 64, 64, 128]", "[60000, 60000, 60000, 60000]"), 1,
+                  "numbers; conv1 of its eff-capsnet needs more");
+  expect_one_line(with("class_dim: 16", "class_dim: 1024"), 1,
+                  "class of its eff-capsnet needs more");
+  expect_one_line(with("decoder: none\n  decoder_hidden: [512, 1024]",
+                       "decoder: fc\n  decoder_hidden: [1000000, 1000000]"),
+                  1, "decoder of its eff-capsnet needs more");
+}
+
 TEST_F(WrongWeights, NamesFromFilesCannotSteerTheTerminal) {
   tensors_["\x1b[2Jx\ny"] = torch::zeros({1});
   save();

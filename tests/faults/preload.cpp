@@ -207,6 +207,14 @@ int rename(const char* from, const char* to) {
   return -1;
 }
 
+// What gives a finished file its name.
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
+  static const auto real = next<int (*)(int, const char*, int, const char*, int)>("linkat");
+  if (!is_below(to) || !fails(kRename)) return real(from_folder, from, to_folder, to, flags);
+  errno = failing_error;
+  return -1;
+}
+
 void* mmap(void* address, size_t length, int protection, int flags, int descriptor, off_t offset) {
   static const auto real = next<void* (*)(void*, size_t, int, int, int, off_t)>("mmap");
   if (descriptor < 0 || !is_below(descriptor) || !fails(kMmap))

@@ -97,6 +97,15 @@ TEST_F(SmallNetwork, AnUnknownOpIsRefused) {
               HasSubstr("unknown op softmax"));
 }
 
+TEST_F(SmallNetwork, APictureIsNotResizedToGigabytes) {
+  EXPECT_THAT(refusal(rewritten([](Metadata& metadata) {
+                json graph = json::parse(metadata["graph"]);
+                graph["input"]["resize"] = 30'000;
+                metadata["graph"] = graph.dump();
+              })),
+              HasSubstr("its graph resizes pictures to 30000; expected at most 4096"));
+}
+
 // Changes one value somewhere in the tree.
 void damage(json& value, std::mt19937& random) {
   if ((value.is_object() || value.is_array()) && !value.empty() && random() % 8 != 0) {
