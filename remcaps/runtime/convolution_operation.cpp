@@ -18,7 +18,7 @@ constexpr int64_t kFewChannels = 4;  // an image
 // The largest share of weights with which a sparse convolution is faster than a dense one. The
 // windows of an image are copied for the dense one, too.
 constexpr double kSparseImage = 0.5, kSparseMap = 0.35;
-constexpr int64_t kMaxKernel = 4096, kMaxPlaces = 8191;
+constexpr int64_t kMaxKernel = 4096;
 
 struct Layer {
   ConvolutionShape shape;  ///< of one image
@@ -106,7 +106,7 @@ Layer read_layer(const NodeReader& reader) {
                  "its kernel is larger than the map");
   reader.checked(ValueShape::map(shape.channels, shape.height + 2 * shape.padding_y,
                                  shape.width + 2 * shape.padding_x));
-  if (layer.left && shape.taps() > kMaxPlaces) {
+  if (layer.left && shape.taps() > kernels::cpu::SparseWeights::kMostTaps) {
     weight = layer.left->dense();
     layer.left.reset();
   }
@@ -128,19 +128,23 @@ ValueShape result_shape(const ConvolutionShape& shape) {
 class SparseOperation final : public Operation {
  public:
   explicit SparseOperation(Layer layer)
-      : weights_(layer.shape, layer.left->places, layer.left->values), layer_(std::move(layer)) {
+      : weights_(layer.shape, layer.left->places, layer.left->values),
+        starts_(kernels::cpu::sparse_starts(layer.shape, weights_)),
+        layer_(std::move(layer)) {
     layer_.left.reset();
   }
   Value run(std::vector<Input>& inputs, Pass&) const override {
     const Value& map = *inputs[0].value;
     Value out = Value::make(shape, map.batch);
     kernels::cpu::sparse_convolution(layer_.for_batch(map.batch), map.strides, map.data.get(),
-                                     weights_, layer_.bias_or_null(), layer_.relu, out.data.get());
+                                     weights_, starts_, layer_.bias_or_null(), layer_.relu,
+                                     out.data.get());
     return out;
   }
 
  private:
   kernels::cpu::SparseWeights weights_;
+  std::vector<uint32_t> starts_;
   Layer layer_;
 };
 
