@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <optional>
 
 #include "remcaps/kernels/convolution/convolution.h"
 #include "remcaps/kernels/convolution/grouped_convolution.h"
 #include "remcaps/kernels/convolution/int8_convolution.h"
+#include "remcaps/kernels/convolution/lane_convolution.h"
 #include "remcaps/kernels/convolution/sparse_convolution.h"
 #include "remcaps/kernels/convolution/tile_product.h"
 #include "remcaps/runtime/operation.h"
@@ -136,15 +138,24 @@ class SparseOperation final : public Operation {
   Value run(std::vector<Input>& inputs, Pass&) const override {
     const Value& map = *inputs[0].value;
     Value out = Value::make(shape, map.batch);
-    kernels::cpu::sparse_convolution(layer_.for_batch(map.batch), map.strides, map.data.get(),
-                                     weights_, starts_, layer_.bias_or_null(), layer_.relu,
-                                     out.data.get());
+    const kernels::ConvolutionShape problem = layer_.for_batch(map.batch);
+    if (map.batch == kernels::cpu::kLaneImages && kernels::cpu::LaneWeights::can_be_made(problem)) {
+      std::call_once(lanes_made_, [&] { lanes_.emplace(problem, weights_); });
+      out.strides = kernels::cpu::lane_strides(shape.height, shape.width);
+      kernels::cpu::lane_convolution(problem, map.strides, map.data.get(), *lanes_,
+                                     layer_.bias_or_null(), layer_.relu, out.data.get());
+    } else {
+      kernels::cpu::sparse_convolution(problem, map.strides, map.data.get(), weights_, starts_,
+                                       layer_.bias_or_null(), layer_.relu, out.data.get());
+    }
     return out;
   }
 
  private:
   kernels::cpu::SparseWeights weights_;
   std::vector<uint32_t> starts_;
+  mutable std::once_flag lanes_made_;  // networks that see no batches do without
+  mutable std::optional<kernels::cpu::LaneWeights> lanes_;
   Layer layer_;
 };
 

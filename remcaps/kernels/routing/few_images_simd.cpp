@@ -80,13 +80,14 @@ void make_sparse_votes_of(const ChildGroup* groups) {
       std::memcpy(&both, mask, sizeof(both));
       uint32_t upper = both >> 16;
       asm("" : "+r"(upper));  // not a shift of the mask register, which takes longer
-      const Register first = expanded(zero, both, weight);
-      const Register second = expanded(zero, upper, weight + _mm_popcnt_u32(both & 0xFFFF));
+      const Register parts[kRegisters] = {
+          expanded(zero, both, weight),
+          expanded(zero, upper, weight + _mm_popcnt_u32(both & 0xFFFF))};
       weight += _mm_popcnt_u32(both);
       for (int image = 0; image < kImages; ++image) {
         const F u = kImages == 1 ? single.get(k) : load(groups[image].children + k * kLanes);
-        vote[image][0] = fma(first, u.part[0], vote[image][0]);
-        vote[image][1] = fma(second, u.part[1], vote[image][1]);
+        for (int i = 0; i < kRegisters; ++i)
+          vote[image][i] = fma(parts[i], u.part[i], vote[image][i]);
       }
     }
     for (int image = 0; image < kImages; ++image) {
