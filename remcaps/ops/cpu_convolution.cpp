@@ -2,6 +2,8 @@
 
 #include <torch/autograd.h>
 
+#include <mutex>
+
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/bf16_convolution.h"
 #include "remcaps/kernels/convolution/tile_product.h"
@@ -144,8 +146,27 @@ bool PackedFilters::can_pack(const Tensor& weight) {
 PackedFilters::PackedFilters(const Tensor& weight)
     : sizes_(weight.sizes().vec()), panels_(packed_panels(weight)) {}
 
+struct SparseWeights::Kept {
+  std::mutex mutex;
+  ConvolutionShape shape;
+  std::shared_ptr<const std::vector<uint32_t>> starts;
+};
+
 SparseWeights::SparseWeights(const Tensor& weight)
-    : kernels::cpu::SparseWeights(packed_sparse(weight)) {}
+    : kernels::cpu::SparseWeights(packed_sparse(weight)), kept_(std::make_shared<Kept>()) {}
+
+std::shared_ptr<const std::vector<uint32_t>> SparseWeights::starts(
+    const ConvolutionShape& shape) const {
+  ConvolutionShape of_one = shape;
+  of_one.batch = 1;
+  const std::lock_guard lock(kept_->mutex);
+  if (kept_->starts == nullptr || kept_->shape != of_one) {
+    kept_->starts =
+        std::make_shared<const std::vector<uint32_t>>(kernels::cpu::sparse_starts(of_one, *this));
+    kept_->shape = of_one;
+  }
+  return kept_->starts;
+}
 
 Tensor panel_convolution(const Tensor& map, const Tensor& weight, const Tensor& bias,
                          std::array<int64_t, 2> stride, const PackedFilters* packed) {
@@ -198,7 +219,8 @@ Tensor sparse_convolution(const Tensor& map, const SparseWeights& weights, const
       torch::empty({shape.batch, shape.filters, shape.out_height(), shape.out_width()},
                    map.options().requires_grad(false));
   kernels::cpu::sparse_convolution(shape, strides_of(map), map.data_ptr<float>(), weights,
-                                   floats_of(given_bias), relu, out.data_ptr<float>());
+                                   *weights.starts(shape), floats_of(given_bias), relu,
+                                   out.data_ptr<float>());
   return out;
 }
 

@@ -44,6 +44,12 @@ class SparseWeights : public kernels::cpu::SparseWeights {
   std::array<int64_t, 4> sizes() const {
     return {filters(), channels(), kernel_height(), kernel_width()};
   }
+  /// kernels::cpu::sparse_starts(), kept until a call with maps of another shape.
+  std::shared_ptr<const std::vector<uint32_t>> starts(const kernels::ConvolutionShape& shape) const;
+
+ private:
+  struct Kept;
+  std::shared_ptr<Kept> kept_;
 };
 
 /// A product with panels of the weight (kernels/convolution/convolution.h); differentiable. No

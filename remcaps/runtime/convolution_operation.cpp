@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <optional>
 
 #include "remcaps/kernels/convolution/convolution.h"
 #include "remcaps/kernels/convolution/grouped_convolution.h"
 #include "remcaps/kernels/convolution/int8_convolution.h"
+#include "remcaps/kernels/convolution/lane_convolution.h"
 #include "remcaps/kernels/convolution/sparse_convolution.h"
 #include "remcaps/kernels/convolution/tile_product.h"
 #include "remcaps/runtime/operation.h"
@@ -18,7 +20,7 @@ constexpr int64_t kFewChannels = 4;  // an image
 // The largest share of weights with which a sparse convolution is faster than a dense one. The
 // windows of an image are copied for the dense one, too.
 constexpr double kSparseImage = 0.5, kSparseMap = 0.35;
-constexpr int64_t kMaxKernel = 4096, kMaxPlaces = 8191;
+constexpr int64_t kMaxKernel = 4096;
 
 struct Layer {
   ConvolutionShape shape;  ///< of one image
@@ -106,7 +108,7 @@ Layer read_layer(const NodeReader& reader) {
                  "its kernel is larger than the map");
   reader.checked(ValueShape::map(shape.channels, shape.height + 2 * shape.padding_y,
                                  shape.width + 2 * shape.padding_x));
-  if (layer.left && shape.taps() > kMaxPlaces) {
+  if (layer.left && shape.taps() > kernels::cpu::SparseWeights::kMostTaps) {
     weight = layer.left->dense();
     layer.left.reset();
   }
@@ -128,19 +130,32 @@ ValueShape result_shape(const ConvolutionShape& shape) {
 class SparseOperation final : public Operation {
  public:
   explicit SparseOperation(Layer layer)
-      : weights_(layer.shape, layer.left->places, layer.left->values), layer_(std::move(layer)) {
+      : weights_(layer.shape, layer.left->places, layer.left->values),
+        starts_(kernels::cpu::sparse_starts(layer.shape, weights_)),
+        layer_(std::move(layer)) {
     layer_.left.reset();
   }
   Value run(std::vector<Input>& inputs, Pass&) const override {
     const Value& map = *inputs[0].value;
     Value out = Value::make(shape, map.batch);
-    kernels::cpu::sparse_convolution(layer_.for_batch(map.batch), map.strides, map.data.get(),
-                                     weights_, layer_.bias_or_null(), layer_.relu, out.data.get());
+    const kernels::ConvolutionShape problem = layer_.for_batch(map.batch);
+    if (map.batch == kernels::cpu::kLaneImages && kernels::cpu::LaneWeights::can_be_made(problem)) {
+      std::call_once(lanes_made_, [&] { lanes_.emplace(problem, weights_); });
+      out.strides = kernels::cpu::lane_strides(shape.height, shape.width);
+      kernels::cpu::lane_convolution(problem, map.strides, map.data.get(), *lanes_,
+                                     layer_.bias_or_null(), layer_.relu, out.data.get());
+    } else {
+      kernels::cpu::sparse_convolution(problem, map.strides, map.data.get(), weights_, starts_,
+                                       layer_.bias_or_null(), layer_.relu, out.data.get());
+    }
     return out;
   }
 
  private:
   kernels::cpu::SparseWeights weights_;
+  std::vector<uint32_t> starts_;
+  mutable std::once_flag lanes_made_;  // networks that see no batches do without
+  mutable std::optional<kernels::cpu::LaneWeights> lanes_;
   Layer layer_;
 };
 

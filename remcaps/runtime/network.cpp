@@ -9,6 +9,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/parallel.h"
 #include "remcaps/base/thread_limit.h"
+#include "remcaps/kernels/convolution/lane_convolution.h"
 #include "remcaps/kernels/pictures/resize.h"
 #include "remcaps/parse_tree/keys.h"
 #include "remcaps/runtime/operation.h"
@@ -223,19 +224,26 @@ void Network::Program::run(int64_t batch, const float* images, Pass& pass, Answe
   if (pass.with_contributions) add_evidence(values, pass, answer);
 }
 
-// Every thread takes some images through the whole network, whose maps stay in its cache.
+// Every thread takes some images through the whole network, whose maps stay in its cache: as many
+// as have lanes of their own, if there are so many for every thread, otherwise one.
 void Network::Program::run_by_image(int64_t count, const float* images, Pass& pass,
                                     Answer& answer) const {
   struct One {
     Pass pass;
     Answer answer;
   };
-  std::vector<One> each(static_cast<size_t>(count), {pass, {.classes = answer.classes}});
+  const int64_t group = kernels::cpu::kLaneImages;
+  const int64_t groups = count / group / thread_count() * thread_count();
+  const int64_t pieces = groups + count - groups * group;
+  std::vector<One> each(static_cast<size_t>(pieces), {pass, {.classes = answer.classes}});
   const int64_t floats = graph.channels * graph.height * graph.width;
-  parallel_for(0, count, /*grain=*/1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      One& one = each[static_cast<size_t>(i)];
-      run(1, images + i * floats, one.pass, one.answer);
+  TaskQueue tasks(pieces);
+  on_every_thread([&] {
+    while (const auto task = tasks.next()) {
+      const bool in_group = *task < groups;
+      const int64_t first = in_group ? *task * group : groups * group + *task - groups;
+      One& one = each[static_cast<size_t>(*task)];
+      run(in_group ? group : 1, images + first * floats, one.pass, one.answer);
     }
   });
   const auto append = [](const std::vector<float>& from, std::vector<float>& to) {

@@ -135,8 +135,12 @@ TEST(RoutingKernels, RouteAFewImages) {
 TEST(RoutingKernels, RouteWithTheWeightsThatAreLeft) {
   if (!cpu::reads_sparse_matrices()) GTEST_SKIP() << "this CPU has no AVX-512";
   for (const int64_t child_dim : {8, 5}) {
-    Layer layer(
-        {.batch = 2, .children = 77, .parents = 6, .child_dim = child_dim, .parent_dim = 16});
+    // More images than are routed together.
+    Layer layer({.batch = simd::kVotesTogether + 2,
+                 .children = 77,
+                 .parents = 6,
+                 .child_dim = child_dim,
+                 .parent_dim = 16});
     std::vector<uint32_t> places;
     std::vector<float> values;
     for (size_t place = 0; place < layer.weight.size(); ++place) {
@@ -153,6 +157,16 @@ TEST(RoutingKernels, RouteWithTheWeightsThatAreLeft) {
     cpu::few_images_forward(layer.shape, layer.rule, layer.children.data(), matrices,
                             layer.bias.data(), layer.poses.data(), layer.couplings.data());
     expect_result(layer);
+    RoutingShape one = layer.shape;
+    one.batch = 1;
+    std::vector<float> poses(static_cast<size_t>(one.pose_size()));
+    for (int64_t image = 0; image < layer.shape.batch; ++image) {
+      cpu::few_images_forward(one, layer.rule,
+                              layer.children.data() + image * one.children * one.child_dim,
+                              matrices, layer.bias.data(), poses.data(), nullptr);
+      EXPECT_TRUE(
+          std::equal(poses.begin(), poses.end(), layer.poses.begin() + image * one.pose_size()));
+    }
   }
 }
 

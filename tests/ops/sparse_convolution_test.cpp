@@ -94,9 +94,9 @@ TEST(SparseConvolution, KeepsWhatIsLeftBlockByBlockOfChannels) {
   weight[0][kChannels - 1][1][0] = -2.0;
   const SparseWeights weights(weight);
   EXPECT_DOUBLE_EQ(weights.density(), 2.0 / weight.numel());
-  EXPECT_EQ(weights.values(), (std::vector<float>{3, -2}));
-  EXPECT_EQ(weights.places(), (std::vector<uint16_t>{6 + 2, 6 + 3}));
-  EXPECT_EQ(weights.begins(), (std::vector<int64_t>{0, 1, 1, 2, 2}));
+  EXPECT_EQ(weights.values(), (std::vector<float>{3, 0, 0, 0, -2, 0, 0, 0}));
+  EXPECT_EQ(weights.places(), (std::vector<uint16_t>{8, 8, 8, 8, 9, 9, 9, 9}));
+  EXPECT_EQ(weights.begins(), (std::vector<int64_t>{0, 4, 4, 8, 8}));
 }
 
 TEST(SparseConvolution, WindowsThatDoNotFitAreErrors) {

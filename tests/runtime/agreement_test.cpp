@@ -329,6 +329,33 @@ TEST_P(ZooNetwork, AnswersAsTheProgramDoes) {
              found.ties);
 }
 
+// Batches are cut into groups of images that share their work, and single ones.
+TEST(Runtime, AnImageOfAnyBatchHasTheBitsItHasAlone) {
+  for (const std::string name : {"mnist/dr-capsnet-rem-tolerance-3", "mnist/dr-capsnet-rem"}) {
+    SCOPED_TRACE(name);
+    runtime::Network network(std::filesystem::path(REMCAPS_MODELS_FOLDER) /
+                             (name + ".safetensors"));
+    const auto floats = static_cast<size_t>(network.input_floats());
+    torch::manual_seed(5);
+    const std::vector<float> images = floats_of(torch::randn({35, network.input_floats()}));
+    for (const int threads : {1, 2}) {
+      network.set_threads(threads);
+      const runtime::Answer together = network.run(images, {.couplings = true});
+      for (size_t image = 0; image < images.size() / floats; ++image) {
+        const runtime::Answer alone =
+            network.run(std::span(images).subspan(image * floats, floats), {.couplings = true});
+        const auto is_part = [&](const std::vector<float>& of_one, const std::vector<float>& all) {
+          return std::equal(of_one.begin(), of_one.end(),
+                            all.begin() + static_cast<int64_t>(image * of_one.size()));
+        };
+        EXPECT_TRUE(is_part(alone.lengths, together.lengths)) << "image " << image;
+        EXPECT_TRUE(is_part(alone.poses, together.poses)) << "image " << image;
+        EXPECT_TRUE(is_part(alone.couplings[0], together.couplings[0])) << "image " << image;
+      }
+    }
+  }
+}
+
 TEST(Runtime, PreparesPicturesAsTheProgramDoes) {
   const TemporaryFolder folder;
   const LoadedRun run =

@@ -12,6 +12,8 @@ struct ConvolutionShape {
   int64_t stride_y = 1, stride_x = 1;
   int64_t padding_y = 0, padding_x = 0;  ///< zeros on each side of the map
 
+  bool operator==(const ConvolutionShape&) const = default;
+
   int64_t out_height() const { return (height + 2 * padding_y - kernel_height) / stride_y + 1; }
   int64_t out_width() const { return (width + 2 * padding_x - kernel_width) / stride_x + 1; }
   int64_t taps() const { return kernel_height * kernel_width; }

@@ -1,8 +1,8 @@
 // Convolutions of pruned networks on the CPU: work only for the weights that are left.
 //
-// For each column of the window, and for each row of the window below the stride, the pixels that
-// such a weight meets are copied side by side, for all places of the result. One weight is then one
-// multiply-add of a row of floats. The sums of all places stay in registers: three AVX-512 vectors
+// The rows and columns of a map are sorted by their remainders modulo the strides. The pixels that a
+// weight meets then lie close together, for all places of the result. One weight is a multiply-add
+// of a few vectors of floats, and the sums of all places stay in registers: three AVX-512 vectors
 // for the 6x6 places of DR-CapsNet's primary layer. Channels are laid out in blocks of
 // SparseWeights::kBlock, which stay in the first-level cache while all filters pass over them.
 //
@@ -27,7 +27,9 @@ class SparseWeights {
   SparseWeights(const ConvolutionShape& shape, std::span<const uint32_t> places,
                 std::span<const float> values);
 
-  static constexpr int64_t kBlock = 8;  ///< channels in a block
+  static constexpr int64_t kBlock = 16;  ///< channels in a block
+  /// Places that a window may have.
+  static constexpr int64_t kMostTaps = 65535 / kBlock;
 
   int64_t filters() const { return filters_; }
   int64_t channels() const { return channels_; }
@@ -36,7 +38,9 @@ class SparseWeights {
   /// Share of the weights that are left.
   double density() const;
 
-  /// The weights that are left, ordered by block of channels, then by filter.
+  /// The weights that are left, ordered by block of channels, then by filter. Those of a filter in
+  /// a block are filled up with zeros to a multiple of kTogether.
+  static constexpr int64_t kTogether = 4;
   const std::vector<float>& values() const { return values_; }
   /// Where each of them is in its window: (channel in its block * kh + row) * kw + column.
   const std::vector<uint16_t>& places() const { return places_; }
@@ -48,14 +52,23 @@ class SparseWeights {
   SparseWeights(const ConvolutionShape& shape, const Nonzeros& left);
 
   int64_t filters_, channels_, kernel_height_, kernel_width_;
+  size_t left_;
   std::vector<float> values_;
   std::vector<uint16_t> places_;
   std::vector<int64_t> begins_;
 };
 
-/// map in any layout, bias [F] or null -> out [B, F, oh, ow]; `relu`: its positive part.
+/// The channels are cut into parts of so many, which are summed on their own.
+int64_t sparse_part_channels(int64_t channels);
+
+/// Where in a block of a laid-out map of this shape the pixels of each weight begin.
+std::vector<uint32_t> sparse_starts(const ConvolutionShape& shape, const SparseWeights& weights);
+
+/// map in any layout, bias [F] or null -> out [B, F, oh, ow]; `relu`: its positive part. `starts`
+/// are sparse_starts(); the shape's batch does not matter to them.
 void sparse_convolution(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
-                        const SparseWeights& weights, const float* bias, bool relu, float* out);
+                        const SparseWeights& weights, const std::vector<uint32_t>& starts,
+                        const float* bias, bool relu, float* out);
 
 }  // namespace remcaps::kernels::cpu
 
@@ -65,20 +78,41 @@ namespace remcaps::kernels::simd {
 /// Floats of the widest vector there is.
 constexpr int64_t kSparseMargin = 16;
 
-/// How a channel of the map is laid out: for each column of the window and each row of the window
-/// below the stride, the rows of the map that such a weight meets, and of each row the pixels it
-/// meets: [kw, phases, lines, pitch]. Pixels between `ow` and `pitch` mean nothing.
+/// Sums of so few places are added in another order than those of larger results.
+constexpr int64_t kMostChained = 32;
+
+/// How a channel of the map is laid out: [columns, phases, lines, pitch].
+///
+/// A vector takes as many short rows as it can: two of DR-CapsNet's rows of 6 places, where a line
+/// has 10 pixels (`group_rows` > 0). A column is then a remainder modulo the stride. Otherwise it
+/// is a column of the window, and a line has only the pixels that its weights meet: all lines are
+/// one row of vectors. Pixels between `width` and `pitch` mean nothing.
+///
+/// Line l of phase p is row l * stride + p of the padded map. A phase is a remainder modulo the
+/// stride, or a row of the window if there are only few windows (`unfolded`): all vectors are whole
+/// cache lines then.
 struct SparseLayout {
   SparseLayout(const ConvolutionShape& shape, const MapStrides& map_strides);
 
   ConvolutionShape shape;
   MapStrides strides;
   int64_t out_height, out_width;
-  int64_t pitch;  ///< of a row: eight floats, or the width if that takes fewer vectors
-  int64_t phases, lines;
   int64_t split_width;  ///< pixels of a row whose columns have one remainder modulo the stride
+  int64_t phases, lines;
+  int64_t group_rows;  ///< rows of the result that share kSparseMargin floats; 0: see above
+  int64_t columns, width, pitch;
+  bool unfolded;
+  int64_t phase_floats;
 
-  int64_t channel_floats() const { return shape.kernel_width * phases * lines * pitch; }
+  int64_t channel_floats() const { return columns * phases * phase_floats; }
+  /// Where the pixels of a weight in row y and column x of the window begin.
+  int64_t start(int64_t y, int64_t x) const;
+  /// Floats of a filter's sums, a multiple of kSparseMargin.
+  int64_t row_floats() const;
+  /// Where row y of the result begins among them.
+  int64_t sums_of_row(int64_t y) const {
+    return group_rows == 0 ? y * pitch : y / group_rows * kSparseMargin + y % group_rows * pitch;
+  }
 };
 
 /// Lays channels of an image out, one behind the other, and a margin of zeros behind them.
@@ -88,20 +122,18 @@ void lay_out_channels(const SparseLayout& layout, const float* channels, int64_t
 
 /// Rows of a map, each times one weight, summed in registers. For each filter f < filters, with n
 /// from begins[f] to begins[f + 1] - 1:
-///   sums[f * row + x] += sum_n weights[n] * map[starts[places[n]] + x]
-/// `fresh` sums are set to that, plus bias[f] if there is a bias.
+///   sums[f * row + x] += sum_n weights[n] * map[starts[n] + x]
+/// `fresh` sums are set to that, plus bias[f] if there is a bias. If there is a `group_step`, every
+/// kSparseMargin floats of sums begin so many floats further on in the map.
 struct SparseRows {
   int64_t filters = 0;
   const float* weights = nullptr;
-  const uint16_t* places = nullptr;
-  const int64_t* begins = nullptr;
-  const int32_t* starts = nullptr;
+  const uint32_t* starts = nullptr;
+  const int64_t* begins = nullptr;  ///< multiples of SparseWeights::kTogether
   const float* map = nullptr;
-  /// x runs from 0 to length - 1, rounded up to a multiple of kSparseMargin. The map and each row
-  /// of sums must be that long.
-  int64_t length = 0;
+  int64_t group_step = 0;
   float* sums = nullptr;
-  int64_t row = 0;
+  int64_t row = 0;  ///< floats of a filter's sums, a multiple of kSparseMargin
   bool fresh = false;
   const float* bias = nullptr;
 };

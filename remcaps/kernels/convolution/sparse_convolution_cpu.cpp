@@ -26,26 +26,23 @@ constexpr int64_t kParts = 4;
 class SparseProblem {
  public:
   SparseProblem(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
-                const SparseWeights& weights, const float* bias, bool relu, float* out)
+                const SparseWeights& weights, const std::vector<uint32_t>& starts,
+                const float* bias, bool relu, float* out)
       : layout_(shape, strides),
         map_(map),
         weights_(weights),
+        starts_(starts),
         bias_(bias),
         relu_(relu),
         out_(out),
         blocks_(pieces_of(shape.channels, SparseWeights::kBlock)),
-        part_(pieces_of(blocks_, kParts)),
-        row_(pieces_of(length(), kSparseMargin) * kSparseMargin),
+        part_(sparse_part_channels(shape.channels) / SparseWeights::kBlock),
+        row_(layout_.row_floats()),
         split_floats_(shape.stride_x * shape.height * layout_.split_width + kSparseMargin) {
     check(block_floats() <= std::numeric_limits<int32_t>::max(),
           "sparse convolution: a map of {}x{} is too large", shape.height, shape.width);
-    for (int64_t channel = 0; channel < SparseWeights::kBlock; ++channel)
-      for (int64_t y = 0; y < shape.kernel_height; ++y)
-        for (int64_t x = 0; x < shape.kernel_width; ++x)
-          starts_.push_back(static_cast<int32_t>(
-              channel * layout_.channel_floats() +
-              ((x * layout_.phases + y % shape.stride_y) * layout_.lines + y / shape.stride_y) *
-                  layout_.pitch));
+    check(starts.size() == weights.values().size(), "sparse convolution: {} starts for {} weights",
+          starts.size(), weights.values().size());
   }
 
   int64_t blocks() const { return blocks_; }
@@ -61,10 +58,9 @@ class SparseProblem {
   SparseRows rows(int64_t part, int64_t begin, int64_t end, float* sums) const {
     return {.filters = end - begin,
             .weights = weights_.values().data(),
-            .places = weights_.places().data(),
-            .begins = weights_.begins().data() + begin,
             .starts = starts_.data(),
-            .length = length(),
+            .begins = weights_.begins().data() + begin,
+            .group_step = layout_.group_rows * layout_.pitch,
             .sums = sums,
             .row = row_,
             .bias = part == 0 && bias_ != nullptr ? bias_ + begin : nullptr};
@@ -89,7 +85,6 @@ class SparseProblem {
   }
 
  private:
-  int64_t length() const { return layout_.out_height * layout_.pitch; }
   // With the margin that a vector reads and writes beyond the last row.
   int64_t block_floats() const {
     return SparseWeights::kBlock * layout_.channel_floats() + kSparseMargin;
@@ -98,12 +93,12 @@ class SparseProblem {
   const SparseLayout layout_;
   const float* map_;
   const SparseWeights& weights_;
+  const std::vector<uint32_t>& starts_;
   const float* bias_;
   bool relu_;
   float* out_;
-  std::vector<int32_t> starts_;  ///< where the row of each place of a block's windows begins
-  int64_t blocks_, part_;        ///< blocks, and how many a part has
-  int64_t row_;                  ///< floats of a filter's sums
+  int64_t blocks_, part_;  ///< blocks, and how many a part has
+  int64_t row_;            ///< floats of a filter's sums
   int64_t split_floats_;
 };
 
@@ -172,24 +167,29 @@ SparseWeights::SparseWeights(const ConvolutionShape& shape, std::span<const uint
       channels_(shape.channels),
       kernel_height_(shape.kernel_height),
       kernel_width_(shape.kernel_width),
-      values_(values.size()),
-      places_(values.size()) {
+      left_(values.size()) {
   const int64_t taps = shape.taps(), filter_floats = channels_ * taps, block_floats = kBlock * taps;
-  check(block_floats <= std::numeric_limits<uint16_t>::max(),
-        "sparse weights: windows of {}x{}; expected at most 8191 places", kernel_height_,
-        kernel_width_);
+  check(taps <= kMostTaps, "sparse weights: windows of {}x{}; expected at most {} places",
+        kernel_height_, kernel_width_, kMostTaps);
   const auto run_of = [&](int64_t place) {  // [blocks, filters]
     return place % filter_floats / block_floats * filters_ + place / filter_floats;
   };
   begins_.resize(static_cast<size_t>(pieces_of(channels_, kBlock) * filters_ + 1));
   for (const uint32_t place : places) ++begins_[static_cast<size_t>(run_of(place) + 1)];
+  for (int64_t& count : begins_) count = pieces_of(count, kTogether) * kTogether;
   std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  values_.resize(static_cast<size_t>(begins_.back()));
+  places_.resize(values_.size());
   std::vector<int64_t> next = begins_;
   for (size_t n = 0; n < places.size(); ++n) {
     const auto to = static_cast<size_t>(next[static_cast<size_t>(run_of(places[n]))]++);
     values_[to] = values[n];
     places_[to] = static_cast<uint16_t>(places[n] % filter_floats % block_floats);
   }
+  // The zeros read the same pixels as the weight before them.
+  for (size_t run = 0; run + 1 < begins_.size(); ++run)
+    for (int64_t n = next[run]; n < begins_[run + 1]; ++n)
+      places_[static_cast<size_t>(n)] = places_[static_cast<size_t>(n - 1)];
 }
 
 struct SparseWeights::Nonzeros {
@@ -211,13 +211,32 @@ SparseWeights::SparseWeights(const ConvolutionShape& shape, const float* weight)
     : SparseWeights(shape, Nonzeros(weight, shape.filters * shape.channels * shape.taps())) {}
 
 double SparseWeights::density() const {
-  return static_cast<double>(values_.size()) /
+  return static_cast<double>(left_) /
          static_cast<double>(filters_ * channels_ * kernel_height_ * kernel_width_);
 }
 
+int64_t sparse_part_channels(int64_t channels) {
+  return pieces_of(pieces_of(channels, SparseWeights::kBlock), kParts) * SparseWeights::kBlock;
+}
+
+std::vector<uint32_t> sparse_starts(const ConvolutionShape& shape, const SparseWeights& weights) {
+  const SparseLayout layout(shape, {});
+  std::vector<uint32_t> of_place;
+  for (int64_t channel = 0; channel < SparseWeights::kBlock; ++channel)
+    for (int64_t y = 0; y < shape.kernel_height; ++y)
+      for (int64_t x = 0; x < shape.kernel_width; ++x)
+        of_place.push_back(
+            static_cast<uint32_t>(channel * layout.channel_floats() + layout.start(y, x)));
+  std::vector<uint32_t> starts;
+  starts.reserve(weights.places().size());
+  for (const uint16_t place : weights.places()) starts.push_back(of_place[place]);
+  return starts;
+}
+
 void sparse_convolution(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
-                        const SparseWeights& weights, const float* bias, bool relu, float* out) {
-  const SparseProblem problem(shape, strides, map, weights, bias, relu, out);
+                        const SparseWeights& weights, const std::vector<uint32_t>& starts,
+                        const float* bias, bool relu, float* out) {
+  const SparseProblem problem(shape, strides, map, weights, starts, bias, relu, out);
   const int64_t batch = shape.batch, threads = thread_count();
   if (batch >= threads)
     return share_images(problem, weights.filters(), batch,

@@ -19,25 +19,43 @@ const float* capsule_in(const CapsuleMap& shape, const float* map, int64_t capsu
 // Places whose lengths are computed together, in loops that the compiler can vectorize.
 constexpr int64_t kPlaces = 256;
 
-// Calls row(offset, count, step) for all capsules, up to kPlaces places of one type at a time. The
-// first element of place p lies at offset + p * step. A step of 1 is a constant to the compiler.
-template <typename Row>
-void for_each_row(const CapsuleMap& shape, const Row& row) {
+// Up to kPlaces places of one type: the first element of place p lies at offset + p * step.
+struct Row {
+  int64_t offset, count;
+  int64_t first_capsule;  ///< its number
+};
+
+// Calls work(row, step) for all capsules. A step of 1 is a constant to the compiler.
+template <typename Work>
+void for_each_row(const CapsuleMap& shape, const Work& work) {
   const int64_t pieces = (shape.places + kPlaces - 1) / kPlaces;
   const int64_t grain = std::max<int64_t>(1, kCapsulesPerTask / std::min(shape.places, kPlaces));
   parallel_for(0, shape.batch * shape.types * pieces, grain, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t first = at % pieces * kPlaces, type = at / pieces % shape.types;
       const int64_t image = at / pieces / shape.types;
-      const int64_t offset =
-          image * shape.batch_stride + type * shape.type_stride + first * shape.place_stride;
-      const int64_t count = std::min(kPlaces, shape.places - first);
+      const Row row{
+          image * shape.batch_stride + type * shape.type_stride + first * shape.place_stride,
+          std::min(kPlaces, shape.places - first),
+          (image * shape.types + type) * shape.places + first};
       if (shape.place_stride == 1)
-        row(offset, count, std::integral_constant<int64_t, 1>());
+        work(row, std::integral_constant<int64_t, 1>());
       else
-        row(offset, count, shape.place_stride);
+        work(row, shape.place_stride);
     }
   });
+}
+
+// factors[p] <- squash_factor() of each place of a row that begins at `map`.
+template <typename Step>
+void squash_factors(const CapsuleMap& shape, const float* map, int64_t count, Step step,
+                    float epsilon, float* factors) {
+  std::fill_n(factors, count, 0.0F);
+  for (int64_t d = 0; d < shape.dim; ++d) {
+    const float* s = map + d * shape.dim_stride;
+    for (int64_t p = 0; p < count; ++p) factors[p] += s[p * step] * s[p * step];
+  }
+  for (int64_t p = 0; p < count; ++p) factors[p] = squash_factor(factors[p], epsilon);
 }
 
 float squared_length(const CapsuleMap& shape, const float* s) {
@@ -49,13 +67,13 @@ float squared_length(const CapsuleMap& shape, const float* s) {
 }  // namespace
 
 void squash_map(const CapsuleMap& shape, const float* map, float epsilon, float* capsules) {
-  parallel_for(0, shape.capsules(), kCapsulesPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t capsule = begin; capsule < end; ++capsule) {
-      const float* s = capsule_in(shape, map, capsule);
-      const float factor = squash_factor(squared_length(shape, s), epsilon);
-      float* out = capsules + capsule * shape.dim;
-      for (int64_t d = 0; d < shape.dim; ++d) out[d] = factor * s[d * shape.dim_stride];
-    }
+  for_each_row(shape, [&](const Row& row, auto step) {
+    float factor[kPlaces];
+    squash_factors(shape, map + row.offset, row.count, step, epsilon, factor);
+    float* out = capsules + row.first_capsule * shape.dim;
+    for (int64_t p = 0; p < row.count; ++p)
+      for (int64_t d = 0; d < shape.dim; ++d)
+        *out++ = factor[p] * map[row.offset + d * shape.dim_stride + p * step];
   });
 }
 
@@ -78,23 +96,21 @@ void squash_map_gradient(const CapsuleMap& shape, const float* map, const float*
 }
 
 void squash_channels(const CapsuleMap& shape, const float* map, float epsilon, float* squashed) {
-  for_each_row(shape, [&](int64_t offset, int64_t count, auto step) {
-    float factor[kPlaces] = {};
+  for_each_row(shape, [&](const Row& row, auto step) {
+    float factor[kPlaces];
+    squash_factors(shape, map + row.offset, row.count, step, epsilon, factor);
     for (int64_t d = 0; d < shape.dim; ++d) {
-      const float* s = map + offset + d * shape.dim_stride;
-      for (int64_t p = 0; p < count; ++p) factor[p] += s[p * step] * s[p * step];
-    }
-    for (int64_t p = 0; p < count; ++p) factor[p] = squash_factor(factor[p], epsilon);
-    for (int64_t d = 0; d < shape.dim; ++d) {
-      const int64_t at = offset + d * shape.dim_stride;
-      for (int64_t p = 0; p < count; ++p) squashed[at + p * step] = factor[p] * map[at + p * step];
+      const int64_t at = row.offset + d * shape.dim_stride;
+      for (int64_t p = 0; p < row.count; ++p)
+        squashed[at + p * step] = factor[p] * map[at + p * step];
     }
   });
 }
 
 void squash_channels_gradient(const CapsuleMap& shape, const float* map, const float* grad_squashed,
                               float epsilon, float* grad_map) {
-  for_each_row(shape, [&](int64_t offset, int64_t count, auto step) {
+  for_each_row(shape, [&](const Row& row, auto step) {
+    const auto [offset, count, first_capsule] = row;
     float factor[kPlaces] = {}, pull[kPlaces] = {};
     for (int64_t d = 0; d < shape.dim; ++d) {
       const float *s = map + offset + d * shape.dim_stride, *grad = grad_squashed + (s - map);

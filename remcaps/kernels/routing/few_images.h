@@ -80,8 +80,10 @@ struct ChildGroup {
   float* sums = nullptr;            ///< each lane's part of s_j, room for [J, D_out, L]
 };
 
-/// Computes the votes; sums += u^_ij.
-void make_votes(const ChildGroup& group);
+/// Computes the votes of the same children of several images; sums += u^_ij. Weights without zeros
+/// are spread over the lanes once for kVotesTogether images.
+constexpr int64_t kVotesTogether = 4;
+void make_votes(std::span<const ChildGroup> groups);
 
 /// couplings[j] = c_ij = softmax_j(u^_ij . agreed_j), rounded if there are levels, [J, L];
 /// sums += c_ij u^_ij. `agreed` is the sum of the parents' poses so far, [J, D_out].

@@ -47,27 +47,38 @@ class FewImages {
 
   /// The first iteration: computes and keeps the votes, and sums them chunk by chunk.
   void make(const float* children) const {
-    for_each_group([&](int64_t g, int64_t image, simd::ChildGroup& group, float* scratch) {
+    for_each_group([&](int64_t g, std::span<simd::ChildGroup> groups, float* scratch) {
       const int64_t first = g * cut_.lanes;
-      turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes,
-           children + (image * shape_.children + first) * shape_.child_dim, scratch);
-      group.weight = matrices_.group(g);
-      group.masks = matrices_.masks(g);
-      group.children = scratch;
-      simd::make_votes(group);
+      const float* from = children + first * shape_.child_dim;
+      for (simd::ChildGroup& group : groups) {
+        turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes, from,
+             scratch);
+        group.weight = matrices_.group(g);
+        group.masks = matrices_.masks(g);
+        group.children = scratch;
+        from += shape_.children * shape_.child_dim;
+        scratch += shape_.child_dim * cut_.lanes;
+      }
+      simd::make_votes(groups);
     });
   }
 
   /// A later iteration. Writes its couplings [B, I, J] if they are not null.
   void route(const CouplingLevels& levels, float* couplings) const {
-    for_each_group([&](int64_t g, int64_t image, const simd::ChildGroup& group, float* scratch) {
-      simd::route_group(group, agreed_.get() + image * shape_.pose_size(), levels, scratch);
-      if (couplings == nullptr) return;
+    for_each_group([&](int64_t g, std::span<const simd::ChildGroup> groups, float* scratch) {
       const int64_t first = g * cut_.lanes;
       const int64_t count = std::min(cut_.lanes, shape_.children - first);
-      float* to = couplings + (image * shape_.children + first) * shape_.parents;
-      for (int64_t child = 0; child < count; ++child)
-        for (int64_t j = 0; j < shape_.parents; ++j) *to++ = scratch[j * cut_.lanes + child];
+      const float* agreed = agreed_.get();
+      float* all = couplings;
+      for (const simd::ChildGroup& group : groups) {
+        simd::route_group(group, agreed, levels, scratch);
+        agreed += shape_.pose_size();
+        if (couplings == nullptr) continue;
+        float* to = all + first * shape_.parents;
+        for (int64_t child = 0; child < count; ++child)
+          for (int64_t j = 0; j < shape_.parents; ++j) *to++ = scratch[j * cut_.lanes + child];
+        all += shape_.children * shape_.parents;
+      }
     });
   }
 
@@ -90,26 +101,27 @@ class FewImages {
   }
 
  private:
-  // Calls work(g, image, group, scratch) for every group g of children and every image, on all
-  // threads. `group` has its votes and sums set. The sums of each chunk go to partial_.
+  // Calls work(g, groups, scratch) for every group g of children, on all threads: `groups` has one
+  // for each image, with votes and sums set. The sums of each chunk go to partial_.
   template <typename Work>
   void for_each_group(const Work& work) const {
     const int64_t sums_floats = shape_.batch * cut_.vote_floats;
     TaskQueue chunks(cut_.chunks);
     on_every_thread([&] {
       const Buffer sums(sums_floats);
-      const Buffer scratch(std::max(shape_.child_dim, shape_.parents) * cut_.lanes);
+      const Buffer scratch(std::max(shape_.batch * shape_.child_dim, shape_.parents) * cut_.lanes);
+      std::vector<simd::ChildGroup> groups(static_cast<size_t>(shape_.batch));
       while (const auto chunk = chunks.next()) {
         std::fill_n(sums.get(), sums_floats, 0.0F);
         const int64_t last = std::min(cut_.groups, (*chunk + 1) * cut_.chunk);
-        for (int64_t g = *chunk * cut_.chunk; g < last; ++g)
-          for (int64_t image = 0; image < shape_.batch; ++image) {
-            simd::ChildGroup group{
+        for (int64_t g = *chunk * cut_.chunk; g < last; ++g) {
+          for (int64_t image = 0; image < shape_.batch; ++image)
+            groups[static_cast<size_t>(image)] = {
                 .shape = shape_,
                 .votes = votes_.get() + (image * cut_.groups + g) * cut_.vote_floats,
                 .sums = sums.get() + image * cut_.vote_floats};
-            work(g, image, group, scratch.get());
-          }
+          work(g, groups, scratch.get());
+        }
         for (int64_t image = 0; image < shape_.batch; ++image)
           simd::sum_lanes(shape_, sums.get() + image * cut_.vote_floats,
                           partial_.get() + (*chunk * shape_.batch + image) * shape_.pose_size());

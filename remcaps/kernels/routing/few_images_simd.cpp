@@ -1,5 +1,7 @@
 #include "remcaps/kernels/routing/few_images.h"
 
+#include <cstring>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "remcaps/kernels/routing/few_images_simd.cpp"
 #include "remcaps/kernels/simd/for_each_target.h"
@@ -42,49 +44,87 @@ void make_votes_of(const ChildGroup& group) {
 #if defined(REMCAPS_HIGHWAY) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 constexpr int64_t kExpandedLanes = kRegisterLanes;
 
-// The next values, one in each lane of the mask; zero in the others.
-HWY_INLINE Register expanded(uint16_t mask, const float*& values) {
-  const Register x{_mm512_maskz_expandloadu_ps(mask, values)};
-  values += _mm_popcnt_u32(mask);
-  return x;
+static_assert(kRegisters == 2);
+
+// The next values, one in each lane of the mask; `zero` in the others. On Zen 5 the instruction
+// waits for the last value of the register that it writes, even where it overwrites all lanes. A
+// copy of `zero`, which the compiler must take for any number, is there at once.
+HWY_INLINE Register expanded(Register zero, uint32_t mask, const float* values) {
+  return Register{_mm512_mask_expandloadu_ps(zero.raw, static_cast<__mmask16>(mask), values)};
 }
 
-// As make_votes_of(), of matrices without zeros.
-template <int64_t kDim>
-void make_sparse_votes_of(const ChildGroup& group) {
-  const int64_t dim = Pose<kDim>::dim(group.shape), size = group.shape.pose_size();
-  const Pose<kDim> u = pose_at<kDim>(group.children);
-  const float* weight = group.weight;
-  const uint16_t* mask = group.masks;
+HWY_INLINE Register opaque_zero() {
+  __m512 zero = _mm512_setzero_ps();
+  asm("" : "+v"(zero));
+  return Register{zero};
+}
+
+// As make_votes_of(), of matrices without zeros and kImages images.
+template <int64_t kDim, int kImages>
+void make_sparse_votes_of(const ChildGroup* groups) {
+  const RoutingShape& shape = groups->shape;
+  const int64_t dim = Pose<kDim>::dim(shape), size = shape.pose_size();
+  const Register zero = opaque_zero();
+  // The pose of a single image is in registers.
+  const Pose<kImages == 1 ? kDim : 0> single =
+      pose_at < kImages == 1 ? kDim : 0 > (groups->children);
+  const float* weight = groups->weight;
+  const uint16_t* mask = groups->masks;
   for (int64_t x = 0; x < size; ++x) {
-    F vote = zero();
+    Register vote[kImages][kRegisters];
+    for (int image = 0; image < kImages; ++image)
+      for (int i = 0; i < kRegisters; ++i) vote[image][i] = zero;
 #pragma GCC unroll 16
-    for (int64_t k = 0; k < dim; ++k) {
-      const F pose = u.get(k);
-      for (int i = 0; i < kRegisters; ++i)
-        vote.part[i] = fma(expanded(*mask++, weight), pose.part[i], vote.part[i]);
+    for (int64_t k = 0; k < dim; ++k, mask += kRegisters) {
+      uint32_t both;  // one load for two masks
+      std::memcpy(&both, mask, sizeof(both));
+      uint32_t upper = both >> 16;
+      asm("" : "+r"(upper));  // not a shift of the mask register, which takes longer
+      const Register parts[kRegisters] = {
+          expanded(zero, both, weight),
+          expanded(zero, upper, weight + _mm_popcnt_u32(both & 0xFFFF))};
+      weight += _mm_popcnt_u32(both);
+      for (int image = 0; image < kImages; ++image) {
+        const F u = kImages == 1 ? single.get(k) : load(groups[image].children + k * kLanes);
+        for (int i = 0; i < kRegisters; ++i)
+          vote[image][i] = fma(parts[i], u.part[i], vote[image][i]);
+      }
     }
-    store(vote, group.votes + x * kLanes);
-    float* sum = group.sums + x * kRegisterLanes;
-    store_register(add_register(load_register(sum), folded(vote)), sum);
+    for (int image = 0; image < kImages; ++image) {
+      float* sums = groups[image].sums + x * kRegisterLanes;
+      Register sum = load_register(sums);
+      for (int i = 0; i < kRegisters; ++i) {
+        store_register(vote[image][i], groups[image].votes + x * kLanes + i * kRegisterLanes);
+        sum = add_register(sum, vote[image][i]);
+      }
+      store_register(sum, sums);
+    }
   }
+}
+
+template <int64_t kDim>
+void make_sparse_votes(std::span<const ChildGroup> groups) {
+  for (; groups.size() >= simd::kVotesTogether; groups = groups.subspan(simd::kVotesTogether))
+    make_sparse_votes_of<kDim, simd::kVotesTogether>(groups.data());
+  for (const ChildGroup& group : groups) make_sparse_votes_of<kDim, 1>(&group);
 }
 #else
 constexpr int64_t kExpandedLanes = 0;
 
 template <int64_t kDim>
-void make_sparse_votes_of(const ChildGroup&) {}  // no such matrices are made
+void make_sparse_votes(std::span<const ChildGroup>) {}  // no such matrices are made
 #endif
 
 int64_t expanded_lanes_of() {
   return kExpandedLanes;
 }
 
-void make_votes_any(const ChildGroup& group) {
-  if (group.masks != nullptr)
-    return with_child_dim(group.shape,
-                          [&](auto dim) HWY_ATTR { make_sparse_votes_of<dim()>(group); });
-  with_child_dim(group.shape, [&](auto dim) HWY_ATTR { make_votes_of<dim()>(group); });
+void make_votes_any(std::span<const ChildGroup> groups) {
+  if (groups.front().masks != nullptr)
+    return with_child_dim(groups.front().shape,
+                          [&](auto dim) HWY_ATTR { make_sparse_votes<dim()>(groups); });
+  for (const ChildGroup& group : groups)
+    with_child_dim(group.shape, [&](auto dim) HWY_ATTR { make_votes_of<dim()>(group); });
 }
 
 void route_group_of(const ChildGroup& group, const float* agreed, const CouplingLevels& levels,
@@ -138,8 +178,8 @@ int64_t expanded_lanes() {
   return REMCAPS_DISPATCH(expanded_lanes_of)();
 }
 
-void make_votes(const ChildGroup& group) {
-  REMCAPS_DISPATCH(make_votes_any)(group);
+void make_votes(std::span<const ChildGroup> groups) {
+  REMCAPS_DISPATCH(make_votes_any)(groups);
 }
 
 void route_group(const ChildGroup& group, const float* agreed, const CouplingLevels& levels,

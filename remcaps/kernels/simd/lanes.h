@@ -113,6 +113,29 @@ HWY_INLINE Register set_register(float value) {
 HWY_INLINE Register add_register(Register a, Register b) {
   return hn::Add(a, b);
 }
+/// Four floats with one load; get(): one of them in all lanes.
+class FourFloats {
+ public:
+#if HWY_TARGET == HWY_SCALAR
+  HWY_INLINE explicit FourFloats(const float* p) : floats_(p) {}
+  template <int kNumber>
+  HWY_INLINE Register get() const {
+    return set_register(floats_[kNumber]);
+  }
+
+ private:
+  const float* floats_;
+#else
+  HWY_INLINE explicit FourFloats(const float* p) : floats_(hn::LoadDup128(Floats(), p)) {}
+  template <int kNumber>
+  HWY_INLINE Register get() const {
+    return hn::Broadcast<kNumber>(floats_);
+  }
+
+ private:
+  Register floats_;
+#endif
+};
 HWY_INLINE Register fma(Register a, Register b, Register c) {
   return hn::MulAdd(a, b, c);
 }
@@ -225,6 +248,17 @@ inline Register set_register(float x) {
 inline Register add_register(Register a, Register b) {
   return a + b;
 }
+class FourFloats {
+ public:
+  explicit FourFloats(const float* p) : floats_(load_register(p)) {}
+  template <int kNumber>
+  Register get() const {
+    return set(floats_[kNumber]);
+  }
+
+ private:
+  Register floats_;
+};
 inline F max(F a, F b) {
   return a > b ? a : b;
 }
