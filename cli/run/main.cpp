@@ -108,9 +108,10 @@ void bench(const Network& network, int64_t batch) {
 void check_network_name(const std::string& name) {
   check(!name.starts_with("zoo:"),
         "{}: names of the zoo are for `remcaps`; give the file, models/NAME.safetensors", name);
-  check(!name.ends_with(".onnx"),
-        "{}: an ONNX file is for ONNX Runtime; give NAME.safetensors, as `remcaps export` writes it",
-        name);
+  check(
+      !name.ends_with(".onnx"),
+      "{}: an ONNX file is for ONNX Runtime; give NAME.safetensors, as `remcaps export` writes it",
+      name);
 }
 
 // Prints the answer for a picture, or adds it to `all`.
@@ -118,10 +119,9 @@ void answer_for(const std::string& path, const RunCommand& options, const Networ
                 const std::optional<TreeDictionary>& dictionary, json& all) {
   const std::vector<std::string>& names = network.graph().classes;
   const DecodedPicture picture = read_picture(path);
-  const std::vector<float> image =
-      network.prepare({picture.pixels.data(), picture.header.height, picture.header.width,
-                       picture.header.channels},
-                      options.invert);
+  const std::vector<float> image = network.prepare(
+      {picture.pixels.data(), picture.header.height, picture.header.width, picture.header.channels},
+      options.invert);
   const Answer answer = network.run(image);
   std::vector<int64_t> classes = ranked(answer);
   classes.resize(std::min(classes.size(), static_cast<size_t>(options.top)));

@@ -59,7 +59,8 @@ std::string progress_line(const std::string& label, double share, const std::str
 
 bool Progress::on_terminal() {
   const char* terminal = std::getenv("TERM");
-  return isatty(STDERR_FILENO) != 0 && (terminal == nullptr || std::string_view(terminal) != "dumb");
+  return isatty(STDERR_FILENO) != 0 &&
+         (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 Progress::Progress(std::string label, int64_t total)

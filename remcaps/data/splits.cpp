@@ -29,8 +29,8 @@ std::vector<int64_t> spread_by_class(const std::vector<int64_t>& order, const Da
   std::vector<std::pair<double, int64_t>> placed;  // where in its class an image stands, 0 to 1
   for (const int64_t image : order) {
     const int64_t label = label_of(image);
-    placed.emplace_back((static_cast<double>(seen[label]++) + 0.5) / static_cast<double>(sizes[label]),
-                        image);
+    placed.emplace_back(
+        (static_cast<double>(seen[label]++) + 0.5) / static_cast<double>(sizes[label]), image);
   }
   std::stable_sort(placed.begin(), placed.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -72,8 +72,8 @@ int64_t CapsNet::trainable_parameters() const {
 }
 
 void CapsNet::require_routing() const {
-  check(!routing_layers().empty(), "{} has no routing layer, and so no couplings and no parse trees",
-        name_);
+  check(!routing_layers().empty(),
+        "{} has no routing layer, and so no couplings and no parse trees", name_);
 }
 
 int64_t CapsNet::all_parameters() const {

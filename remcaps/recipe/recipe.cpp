@@ -214,8 +214,8 @@ fs::path find_recipe(const std::string& name_or_path) {
     searched.push_back(folder.string());
   }
   if (fs::exists(fs::path(name_or_path) / "run.json", error))
-    throw UsageError(fmt::format("{} is a run; go on with it: remcaps resume {}", name_or_path,
-                                 name_or_path));
+    throw UsageError(
+        fmt::format("{} is a run; go on with it: remcaps resume {}", name_or_path, name_or_path));
   const std::string nearest = nearest_name(name_or_path, recipe_names());
   throw UsageError(fmt::format("no recipe \"{}\"{}", name_or_path,
                                nearest.empty() ? fmt::format(" in {}", fmt::join(searched, ", "))

@@ -81,7 +81,8 @@ nlohmann::json paper_numbers(const Recipe& recipe, const std::string& split) {
 }
 
 // Puts the networks into the page, the smallest first, as long as there is room.
-void add_networks(const std::vector<ShownRun>& shown, size_t room, nlohmann::json& runs, PageBlobs& blobs) {
+void add_networks(const std::vector<ShownRun>& shown, size_t room, nlohmann::json& runs,
+                  PageBlobs& blobs) {
   struct Encoded {
     size_t run = 0;
     std::string text;
@@ -183,8 +184,7 @@ HtmlReportSummary write_html_report(const HtmlReportOptions& options, const fs::
   size_t used =
       html_report_template().size() + json_text(measured).size() + json_text(datasets).size();
   for (const std::string& text : blobs.texts()) used += text.size();
-  add_networks(runs, options.most_bytes - std::min(options.most_bytes, used), measured,
-               blobs);
+  add_networks(runs, options.most_bytes - std::min(options.most_bytes, used), measured, blobs);
   const std::string page =
       html_page(html_report_template(),
                 {{"version", kSchemaVersion},

@@ -246,8 +246,7 @@ struct Changes {
 
 Changes change_network(LoadedRun& run, const WeightsInfo& info, CompressedTensors& compressed,
                        std::optional<NetworkGraph>& graph, const ModelExportOptions& options,
-                       const DataSplits* data,
-                       const std::function<void(int64_t)>& on_progress) {
+                       const DataSplits* data, const std::function<void(int64_t)>& on_progress) {
   Changes changes;
   if (!options.compact && !options.changes_answers()) return changes;
   check(graph.has_value(), "{}: a network without a graph can be exported only as it is",
