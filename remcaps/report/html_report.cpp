@@ -93,12 +93,10 @@ void add_networks(const std::vector<ShownRun>& shown, size_t room, nlohmann::jso
     runs[r]["network"] = nullptr;
     const RunArgument which = parse_run_argument(shown[r].argument);
     LoadedRun run = load_run(which.path, torch::kCPU, which.checkpoint);
-    try {
-      const std::string bytes = network_for_runtime(run, "answer in a report");
-      networks.push_back({r, encode_bytes(bytes), static_cast<int64_t>(bytes.size())});
-    } catch (const Error& error) {
-      runs[r]["no_network"] = error.what();
-    }
+    if (const auto bytes = network_for_runtime(run))
+      networks.push_back({r, encode_bytes(*bytes), static_cast<int64_t>(bytes->size())});
+    else
+      runs[r]["no_network"] = run.recipe.model + " has no graph, so that it cannot answer here.";
   }
   std::stable_sort(networks.begin(), networks.end(), [](const Encoded& a, const Encoded& b) {
     return a.text.size() < b.text.size();

@@ -296,13 +296,19 @@ ModelExport write_model(LoadedRun& run, CompressedTensors compressed, const fs::
 
 }  // namespace
 
-std::string network_for_runtime(LoadedRun& run, const std::string& purpose) {
+std::optional<std::string> network_for_runtime(LoadedRun& run) {
   const CompressedTensors compressed = compress_weights(run);
   const WeightsInfo info = shared_info(run);
   const auto graph = checked_graph(*run.model, info, compressed);
-  check(graph.has_value(), "{}: {} has no graph, so that it cannot {}", run.weights.string(),
-        run.recipe.model, purpose);
+  if (!graph) return std::nullopt;
   return exported_bytes(compressed, info, graph, "{}");
+}
+
+std::string network_for_runtime(LoadedRun& run, const std::string& purpose) {
+  std::optional<std::string> bytes = network_for_runtime(run);
+  check(bytes.has_value(), "{}: {} has no graph, so that it cannot {}", run.weights.string(),
+        run.recipe.model, purpose);
+  return std::move(*bytes);
 }
 
 json measure_for_card(const LoadedRun& run, const BatchSource& test,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "remcaps/runs/load.h"
 
@@ -43,9 +44,11 @@ ModelExport export_again(LoadedRun& run, const std::filesystem::path& out, bool 
 /// Whether a weights file has the numbers of a card: whether it was exported.
 bool has_card(const std::filesystem::path& weights);
 
-/// The bytes of a file that holds the network as the runtime reads it, without a card. The run has
-/// the compressed weights afterwards. Error if the network has no graph, "so that it cannot
-/// `purpose`".
+/// The bytes of a file that holds the network as the runtime reads it, without a card. Nothing if it
+/// has no graph. The run has the compressed weights afterwards.
+std::optional<std::string> network_for_runtime(LoadedRun& run);
+
+/// The same. Error if the network has no graph, "so that it cannot `purpose`".
 std::string network_for_runtime(LoadedRun& run, const std::string& purpose);
 
 /// The numbers of a card: the network's results on its test split, with the keys of `eval`.
