@@ -104,6 +104,10 @@ void bench(const Network& network, int64_t batch) {
              speeds.front(), speeds.back(), kRounds);
 }
 
+void flush_stdout() {
+  if (std::fflush(stdout) != 0) fail("stdout: cannot write: {}", std::strerror(errno));
+}
+
 // What is wrong with the usual mistakes.
 void check_network_name(const std::string& name) {
   check(!name.starts_with("zoo:"),
@@ -166,7 +170,7 @@ void run(const RunCommand& options) {
       answer_for(path, options, network, dictionary, all);
     } catch (const Error& error) {
       if (options.pictures.size() == 1) throw;
-      std::fflush(stdout);
+      flush_stdout();
       say("remcaps-run: {}", error.what());  // the others still get their answer
       unreadable.push_back({{"image", path}, {"error", error.what()}});
     }
@@ -176,7 +180,7 @@ void run(const RunCommand& options) {
                                   {"weights", options.network},
                                   {"predictions", all},
                                   {"unreadable", unreadable}}));
-  std::fflush(stdout);
+  flush_stdout();
   check(unreadable.empty(), "{} of {} pictures have no answer", unreadable.size(),
         options.pictures.size());
 }
@@ -222,7 +226,7 @@ int main_of(int argc, char** argv) {
   }
   try {
     run(options);
-    if (std::fflush(stdout) != 0) fail("stdout: cannot write: {}", std::strerror(errno));
+    flush_stdout();
     return 0;
   } catch (const std::bad_alloc&) {
     say("remcaps-run: not enough memory");
