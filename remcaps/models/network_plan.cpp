@@ -35,7 +35,7 @@ thread_local WeightLimit* limit = nullptr;
 }  // namespace
 
 WeightLimit::WeightLimit(std::string source, int64_t most)
-    : source_(std::move(source)), most_(most), left_(most) {
+    : source_(std::move(source)), most_(most), left_(2 * most) {
   limit = this;
 }
 

@@ -12,8 +12,9 @@ struct Conv2dCapsOptions;
 struct Conv3dCapsOptions;
 struct ConvCapsOptions;
 
-/// While it exists, this thread refuses to make a network with more weights than `source` holds,
-/// before it takes memory for them: the recipe in a file may promise any size.
+/// While it exists, this thread refuses to make a network with more than twice the weights that
+/// `source` holds, before it takes memory for them: the recipe in a file may promise any size. (If
+/// the file only lacks a tensor, load_weights() names it.)
 class WeightLimit {
  public:
   WeightLimit(std::string source, int64_t most);

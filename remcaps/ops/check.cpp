@@ -7,6 +7,8 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/kernels/convolution/int8_convolution.h"
+#include "remcaps/kernels/convolution/lane_convolution.h"
+#include "remcaps/kernels/simd/buffer.h"
 #include "remcaps/ops/batch.h"
 #include "remcaps/ops/channel_bias.h"
 #include "remcaps/ops/convolution.h"
@@ -23,6 +25,23 @@ struct ConvolutionSizes {
 constexpr ConvolutionSizes kFirstLayer{3, 1, 28, 256, 9, 1}, kPrimaryLayer{3, 64, 20, 128, 9, 2};
 constexpr ConvolutionSizes kOneImage{1, 64, 20, 128, 9, 2}, kOneDigit{1, 1, 28, 256, 9, 1};
 constexpr ConvolutionSizes kManyChannels{3, 256, 20, 256, 9, 2};
+
+kernels::ConvolutionShape shape_of(const ConvolutionSizes& c) {
+  return {.batch = c.batch,
+          .height = c.side,
+          .width = c.side,
+          .channels = c.channels,
+          .filters = c.filters,
+          .kernel_height = c.kernel,
+          .kernel_width = c.kernel,
+          .stride_y = c.stride,
+          .stride_x = c.stride};
+}
+
+std::string text_of(const ConvolutionSizes& c) {
+  return fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", c.batch, c.channels, c.side, c.side,
+                     c.filters, c.kernel, c.kernel, c.stride);
+}
 
 struct ConvolutionCheck {
   std::string name;
@@ -59,8 +78,7 @@ void check_convolution(Checker& checker, ConvolutionPath path, const Convolution
 
   const Tensor found = convolution_by(path, fused[0], layer);
   const Tensor expected = torch::conv2d(plain[0], plain[1], plain[2], stride);
-  std::string shape = fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", batch, channels, side,
-                                  side, filters, kernel, kernel, stride);
+  const std::string shape = text_of(c.sizes);
   checker.compare(c.name + ": map", shape, found, expected, c.tolerance);
   if (!c.gradients) return;
   found.to(torch::kFloat32).pow(2).sum().backward();
@@ -116,18 +134,32 @@ PathChecks checks_of(ConvolutionPath path) {
   fail("check: no convolution path {}", static_cast<int>(path));
 }
 
+// On a CPU with a lane for each of 16 images.
+void check_lanes(Checker& checker, ConvolutionSizes c, double left) {
+  c.batch = kernels::cpu::kLaneImages;
+  const kernels::ConvolutionShape shape = shape_of(c);
+  if (!checker.device().is_cpu() || !kernels::cpu::LaneWeights::can_be_made(shape)) return;
+  const Tensor map = torch::randn({c.batch, c.channels, c.side, c.side});
+  Tensor weight = torch::randn({c.filters, c.channels, c.kernel, c.kernel}) * 0.05;
+  weight *= torch::rand_like(weight) < left;
+  const Tensor bias = torch::randn({c.filters});
+  const int64_t side = shape.out_height();
+  const kernels::Buffer out(c.filters * side * side * c.batch);
+  const int64_t pixels = c.side * c.side;
+  const kernels::cpu::SparseWeights sparse(shape, weight.data_ptr<float>());
+  kernels::cpu::lane_convolution(shape, {c.channels * pixels, pixels, c.side, 1},
+                                 map.data_ptr<float>(), kernels::cpu::LaneWeights(shape, sparse),
+                                 bias.data_ptr<float>(), /*relu=*/false, out.get());
+  checker.compare(
+      "sparse convolution in lanes: map", text_of(c),
+      torch::from_blob(out.get(), {c.filters, side, side, c.batch}).permute({3, 0, 1, 2}),
+      torch::conv2d(map, weight, bias, c.stride), 1e-5);
+}
+
 // On a CPU that multiplies bytes. The plain twin's sums are as exact as the kernel's.
 void check_bytes(Checker& checker, const ConvolutionSizes& c) {
   if (!checker.device().is_cpu() || kernels::byte_product() == nullptr) return;
-  const kernels::ConvolutionShape shape{.batch = c.batch,
-                                        .height = c.side,
-                                        .width = c.side,
-                                        .channels = c.channels,
-                                        .filters = c.filters,
-                                        .kernel_height = c.kernel,
-                                        .kernel_width = c.kernel,
-                                        .stride_y = c.stride,
-                                        .stride_x = c.stride};
+  const kernels::ConvolutionShape shape = shape_of(c);
   const Tensor map = torch::rand({c.batch, c.side, c.side, c.channels});
   const Tensor weight =
       torch::randint(-127, 128, {c.filters, c.channels, c.kernel, c.kernel}, torch::kInt8);
@@ -147,10 +179,8 @@ void check_bytes(Checker& checker, const ConvolutionSizes& c) {
                                    out.data_ptr<float>());
     return out.to(torch::kFloat64);
   };
-  checker.compare("byte convolution: map",
-                  fmt::format("{} x {} channels {}x{}, {} of {}x{} s{}", c.batch, c.channels,
-                              c.side, c.side, c.filters, c.kernel, c.kernel, c.stride),
-                  by(kernels::byte_product()), by(kernels::plain_byte_product()), 0);
+  checker.compare("byte convolution: map", text_of(c), by(kernels::byte_product()),
+                  by(kernels::plain_byte_product()), 0);
 }
 
 // On a GPU. On a CPU libtorch adds the bias.
@@ -358,6 +388,10 @@ std::vector<KernelCheck> op_checks() {
       checks.push_back({fmt::format("convolution by {}", path_name(path)), of_path.kernels,
                         [path, c](Checker& checker) { check_convolution(checker, path, c); }});
   }
+  checks.push_back({"lane convolution", {"convolution/lane_convolution"}, [](Checker& checker) {
+                      check_lanes(checker, kFirstLayer, 0.4);
+                      check_lanes(checker, kPrimaryLayer, 0.1);
+                    }});
   checks.push_back({"byte convolution", {"convolution/int8_convolution"}, [](Checker& checker) {
                       check_bytes(checker, kOneImage);
                     }});

@@ -85,6 +85,7 @@ class Trainer {
   GivenVotes search_votes();
   void stop_search_if_asked();
   void measure_test(EpochRecord& record);
+  bool is_above_chance(const EpochRecord& record) const;
   void warn_if_saturated(const EpochRecord& record) const;
   void warn_if_pruned_at_chance(const EpochRecord& record);
   RunSummary finish(const std::string& reason);

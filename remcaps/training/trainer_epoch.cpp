@@ -173,21 +173,22 @@ void Trainer::measure_test(EpochRecord& record) {
   }
 }
 
+bool Trainer::is_above_chance(const EpochRecord& record) const {
+  constexpr double kLearnt = 0.1;  // share of the way from chance to 1
+  return record.validation_accuracy >= chance_accuracy_ + kLearnt * (1 - chance_accuracy_);
+}
+
 void Trainer::warn_if_saturated(const EpochRecord& record) const {
   const bool saturated = finds_all_classes(record.validation_loss, model_->classes(),
                                            recipe_.loss.margin(record.epoch));
-  constexpr int64_t kFewSteps = 50;  // in which no network learns, whatever the learning rate
-  if (record.epoch == 0 && saturated && train_->batches(recipe_.train.batch) >= kFewSteps)
+  if (record.epoch == 0 && saturated && !is_above_chance(record))
     say("warning: after the first epoch every class is found in every image (validation loss "
         "{:.2f}); train.lr {} is probably too high",
         record.validation_loss, recipe_.train.lr);
 }
 
 void Trainer::warn_if_pruned_at_chance(const EpochRecord& record) {
-  constexpr double kLearnt = 0.1;  // share of the way from chance to 1
-  const bool learnt =
-      record.validation_accuracy >= chance_accuracy_ + kLearnt * (1 - chance_accuracy_);
-  if (learnt || warned_at_chance_) return;
+  if (is_above_chance(record) || warned_at_chance_) return;
   warned_at_chance_ = true;
   display_.clear();
   say("warning: sparsity is {:.2f} % after epoch {} and validation accuracy {:.2f} %, where "
