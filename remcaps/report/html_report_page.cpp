@@ -2,6 +2,8 @@
 
 #include <zlib.h>
 
+#include <new>
+
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
@@ -40,6 +42,7 @@ std::string encode_bytes(std::string_view bytes) {
   const int status = compress2(reinterpret_cast<Bytef*>(encoded.data()), &size,
                                reinterpret_cast<const Bytef*>(bytes.data()),
                                static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
+  if (status == Z_MEM_ERROR) throw std::bad_alloc();
   check(status == Z_OK, "zlib could not compress {} bytes (status {})", bytes.size(), status);
   encoded.resize(size);
   return base64(encoded);

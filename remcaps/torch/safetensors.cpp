@@ -71,6 +71,7 @@ struct OnCpu {
 
 std::string safetensors_bytes(const TensorMap& tensors, const Metadata& metadata) {
   std::ostringstream out;
+  out.exceptions(std::ios_base::badbit);  // otherwise it loses bytes if memory does not suffice
   write_safetensors(out, OnCpu(tensors, "").views, metadata);
   return std::move(out).str();
 }
