@@ -55,7 +55,7 @@ const PackedFilters* ConvolutionImpl::filters() const {
 }
 
 void ConvolutionImpl::train(bool on) {
-  if (on) {
+  if (on && weight.requires_grad()) {
     sparse_.reset();
     filters_.reset();
   }

@@ -43,7 +43,7 @@ class ConvolutionImpl : public torch::nn::Conv2dImpl {
   using Conv2dImpl::Conv2dImpl;
 
   /// Copies the weight into the forms that are fastest on a CPU (choose_packing). The weight must
-  /// not change any more; training mode drops the copies.
+  /// not change any more; training mode drops the copies, unless the weight is frozen.
   void pack();
   void train(bool on = true) override;
 

@@ -43,7 +43,7 @@ const PackedMatrices* FcCapsImpl::packed() const {
 }
 
 void FcCapsImpl::train(bool on) {
-  if (on) packed_.reset();
+  if (on && weight.requires_grad()) packed_.reset();
   Module::train(on);
 }
 

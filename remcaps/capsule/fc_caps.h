@@ -45,7 +45,8 @@ class FcCapsImpl : public torch::nn::Module {
   RoutingResult forward(const Tensor& children, const RoutingRequest& request = {});
 
   /// Keeps a copy of a trained weight in the layout with which the CPU routes a few images fastest,
-  /// if the routing algorithm can use one. Training mode drops the copy.
+  /// if the routing algorithm can use one. Training mode drops the copy, unless the weight is
+  /// frozen.
   void pack();
   void train(bool on = true) override;
 

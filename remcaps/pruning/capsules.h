@@ -28,7 +28,7 @@ FcCapsImpl& prunable_class_layer(const CapsNet& model);
 /// if the network has other children.
 PrimaryCapsImpl* class_children(const CapsNet& model);
 
-/// Of what a child gives its parents, c_ij û_ij, over some images.
+/// Mean and variance of what a child gives its parents, c_ij û_ij, over some images.
 struct GivenVotes {
   Tensor mean;      ///< [I, J, Dout]
   Tensor variance;  ///< summed over the parents and their numbers, [I]

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "remcaps/base/config.h"
-#include "remcaps/pruning/capsules.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/pruning/update_rule.h"
 
 namespace remcaps {
+
+struct GivenVotes;  // remcaps/pruning/capsules.h
 
 /// What the training loop offers to a strategy.
 struct PruningContext {

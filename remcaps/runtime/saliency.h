@@ -17,7 +17,7 @@ struct Sight {
   std::vector<CapsulePlaces> places = {};
 };
 
-/// Of an operation's output, from those of its inputs.
+/// The sight of an operation's output, from the sights of its inputs.
 Sight sight_of(const Operation& operation, const std::vector<Sight>& inputs,
                const std::vector<ValueShape>& shapes);
 

@@ -4,7 +4,9 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/message.h"
+#include "remcaps/capsule/packed_weight.h"
 #include "remcaps/evaluation/memory.h"
+#include "remcaps/pruning/capsules.h"
 #include "remcaps/pruning/scope.h"
 #include "remcaps/recipe/context.h"
 #include "remcaps/runs/load.h"
@@ -90,13 +92,15 @@ void Trainer::freeze() {
 void Trainer::train_mode() {
   model_->train();
   if (recipe_.train.freeze.empty()) return;
-  // A frozen batch norm must not update its averages.
+  // A frozen batch norm must not update its averages, and frozen weights can be packed.
   for (const auto& module : model_->modules(/*include_self=*/false)) {
     const auto own = module->parameters(/*recurse=*/false);
     const bool frozen =
         !own.empty() && std::none_of(own.begin(), own.end(),
                                      [](const Tensor& each) { return each.requires_grad(); });
-    if (frozen) module->eval();
+    if (!frozen) continue;
+    module->eval();
+    pack_weights(*module);
   }
 }
 

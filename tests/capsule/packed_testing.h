@@ -6,7 +6,8 @@
 
 namespace remcaps::testing {
 
-/// Expects `layer` to keep a packed weight until its weight changes or it returns to training mode.
+/// Expects `layer` to keep a packed weight until its weight changes or it returns to training mode,
+/// and a frozen one also in training mode.
 /// `packed()` returns that packed weight, or null. The layer's weight is changed.
 template <typename Layer, typename Packed>
 void expect_packed_until_changed(Layer& layer, const Packed& packed) {
@@ -24,6 +25,10 @@ void expect_packed_until_changed(Layer& layer, const Packed& packed) {
   ASSERT_NO_FATAL_FAILURE(pack());
   layer->weight.set_data(layer->weight.clone());
   EXPECT_EQ(packed(), nullptr);
+  layer->weight.set_requires_grad(false);
+  ASSERT_NO_FATAL_FAILURE(pack());
+  layer->train();
+  EXPECT_NE(packed(), nullptr);
 }
 
 }  // namespace remcaps::testing

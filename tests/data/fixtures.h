@@ -24,7 +24,7 @@ torch::Tensor noise(const std::vector<int64_t>& shape);
 
 /// 300,000 bytes, the same at every call.
 std::string long_text();
-/// Of a text, by the library, in hexadecimal digits.
+/// The hash of a text, made by the library, in hexadecimal digits.
 std::string sha256(const std::string& text);
 
 void write_bytes(const fs::path& path, const std::string& bytes);

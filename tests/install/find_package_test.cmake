@@ -16,6 +16,16 @@ run(${CMAKE_COMMAND} -S ${EXAMPLES} -B ${folder}/build -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_PREFIX_PATH=${folder}/prefix;${PREFIX_PATH}" -D CMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${folder}/build --parallel 1)
 
+# docs/api.md says what each installed header is for.
+file(READ ${EXAMPLES}/../docs/api.md api)
+file(GLOB_RECURSE headers RELATIVE ${folder}/prefix/include ${folder}/prefix/include/*.h)
+foreach(header IN LISTS headers)
+  string(FIND "${api}" "`${header}`" found)
+  if(found EQUAL -1)
+    message(FATAL_ERROR "${header} is installed, but docs/api.md does not name it")
+  endif()
+endforeach()
+
 # In a folder without models/ or recipes/: what is found there by name comes from the prefix.
 function(run_in_folder)
   run(${CMAKE_COMMAND} -E chdir ${folder} ${ARGV})

@@ -6,6 +6,7 @@
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/capsule/convolve.h"
 #include "remcaps/runs/load.h"
 #include "remcaps/runs/planned_run.h"
 #include "remcaps/training/launch.h"
@@ -54,14 +55,25 @@ class StartAndStop : public ::testing::Test {
 
 TEST_F(StartAndStop, DecoderOnAFrozenEncoderLeavesTheEncoderAsItWas) {
   const auto encoder =
-      start(easy_recipe("{pruning: {strategy: random, sparsity: 0.5}}"), "encoder");
+      start(easy_recipe("{pruning: {strategy: random, sparsity: 0.75}}"), "encoder");
   encoder->run();
   const auto recipe = easy_recipe(
       fmt::format("{{model: {{decoder: fc}}, train: {{start_from: '{}', freeze: [conv1, primary, "
                   "class]}}}}",
                   encoder->folder().path().string()));
   const auto decoder = start(recipe, "decoder");
+  // Frozen convolutions run from packed weights, as in evaluation.
+  int packed = 0;
+  decoder->on_epoch([&] {
+    for (const auto& module : decoder->model().modules()) {
+      const auto* convolution = module->as<ConvolutionImpl>();
+      if (convolution == nullptr) continue;
+      EXPECT_TRUE(convolution->sparse() != nullptr || convolution->filters() != nullptr);
+      ++packed;
+    }
+  });
   decoder->run();
+  EXPECT_EQ(packed, 2 * 2);  // two convolutions, two epochs
   const TensorMap before = last_of(*encoder), after = last_of(*decoder);
   EXPECT_GT(after.size(), before.size());
   for (const auto& [name, tensor] : before)
