@@ -159,7 +159,7 @@ std::vector<std::optional<Quantizer>> QuantizeOptions::quantizers(size_t routing
     if (k == 0)
       result.emplace_back(std::nullopt);
     else
-      result.emplace_back(form == "bins" ? Quantizer::bins(k) : Quantizer::uniform(k));
+      result.emplace_back(Quantizer::of_form(form, k));
   }
   return result;
 }

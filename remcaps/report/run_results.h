@@ -68,8 +68,6 @@ struct Aggregate {
   std::optional<double> over_classes;  ///< entropy: of the seeds' mean entropy of each class
 };
 
-double median(std::vector<double> values);
-
 /// The number of a cell over the runs of one experiment with its recipe; nothing if no run has it.
 std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell,
                                    const std::string& experiment = "");
