@@ -140,9 +140,11 @@ void print_measurement_json(const LoadedRun& run, const RunOptions& options,
                          {"filters", structures.filters},
                          {"dead_filters", structures.dead_filters},
                          {"blocks", structures.blocks},
-                         {"dead_blocks", structures.dead_blocks},
-                         {"capsules", structures.capsules},
-                         {"dead_capsules", structures.dead_capsules}};
+                         {"dead_blocks", structures.dead_blocks}};
+  if (structures.capsules > 0) {
+    json["capsules"] = structures.capsules;
+    json["dead_capsules"] = structures.dead_capsules;
+  }
   if (!note.empty()) json["data_note"] = note;
   if (measurement.trees) add_parse_trees(json, *measurement.trees);
   fmt::print("{}\n", json_text(json));
