@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "remcaps/recipe/recipe_changes.h"
 #include "remcaps/report/paper_tables.h"
-#include "remcaps/report/recipe_changes.h"
 
 namespace remcaps {
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "remcaps/runs/planned_run.h"
+
 namespace remcaps {
 
 /// What a run in training writes about once a second, into the file of its lock.
@@ -49,13 +51,13 @@ std::string state_name(RunStatus::State state);
 /// Sorted by recipe and seed.
 std::vector<RunStatus> find_statuses(const std::filesystem::path& folder);
 
-/// The state of a run that may not exist yet. `parent` is <runs>/<recipe>.
-RunStatus status_of(const std::filesystem::path& parent, const std::string& recipe, int64_t seed);
+/// The state of a run that may not exist yet, as it is now.
+RunStatus status_of(PlannedRun run);
 
 nlohmann::json to_json(const RunStatus& status);
 
 /// Writes <runs>/<name>.plan.json, the runs that a sweep wants.
 void write_plan(const std::filesystem::path& runs, const std::string& name,
-                const std::vector<std::pair<std::string, int64_t>>& recipes_and_seeds);
+                const std::vector<PlannedRun>& plan);
 
 }  // namespace remcaps

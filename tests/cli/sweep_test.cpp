@@ -110,6 +110,39 @@ TEST_F(SweepTest, CommandsTrainEachRunOnceAndResumeWhatWasStopped) {
               HasSubstr(" resume " + (folder_ / "runs" / recipe_ / "seed-42").string()));
 }
 
+TEST_F(SweepTest, ATrialIsPassedOverAndTheSameCommandTrainsNothingTwice) {
+  const std::vector<std::string> trial = {"--only", recipe_, "--set", "train.lr=0.01"};
+  ASSERT_EQ(remcaps(sweep(trial)).exit_code, 0);
+  const std::string note = "note: runs/" + recipe_ +
+                           "/seed-42 is passed over (train.epochs ended it after 1 epoch, "
+                           "train.lr=0.01); the new run goes to runs/" +
+                           recipe_ + "/seed-42-2\n";
+  const std::vector<std::string> timed = sweep({"--set", "train.minutes=0.0001"}, /*epochs=*/0);
+  const ProgramResult planned = remcaps(sweep({"--dry-run"}, 2));
+  EXPECT_THAT(planned.out, HasSubstr("to train    " + recipe_ + " seed 42\n"));
+  EXPECT_THAT(planned.err, HasSubstr(note));
+  EXPECT_THAT(remcaps(sweep({"--commands"}, 2)).err, HasSubstr(note));
+  EXPECT_EQ(remcaps(sweep({"--shard", "2/2"})).exit_code, 0);  // the other run; it writes the plan
+  EXPECT_THAT(remcaps({"status"}).out,
+              ContainsRegex("waiting   " + recipe_ + " +42-2 *\nfinished  " + recipe_ + " +42 "));
+
+  const ProgramResult first = remcaps(timed);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("seed-42 is passed over (train.lr=0.01); the new run goes to "));
+  EXPECT_TRUE(fs::exists(folder_ / "runs" / recipe_ / "seed-42-2/summary.json"));
+  const ProgramResult again = remcaps(timed);
+  EXPECT_EQ(again.err, "");
+  EXPECT_EQ(again.out, first.out);
+
+  // A command of --commands looks for the same run.
+  std::vector<std::string> once = short_training("runs/" + recipe_, {"--once"});
+  const ProgramResult trained = remcaps(once);
+  EXPECT_THAT(trained.err, HasSubstr("/seed-42 is passed over ("));
+  EXPECT_THAT(trained.err, HasSubstr("/seed-42-2 is passed over ("));
+  EXPECT_TRUE(fs::exists(folder_ / "runs" / recipe_ / "seed-42-3/summary.json"));
+  EXPECT_THAT(remcaps(once).err, HasSubstr("skipped: it is finished"));
+}
+
 TEST_F(SweepTest, SeveralTablesAreTrainedTogetherAndPrintedInTheirOrder) {
   std::vector<std::string> arguments = sweep();
   arguments.insert(arguments.begin() + 1, "eff-capsnet");
