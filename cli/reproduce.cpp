@@ -77,7 +77,8 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
     for (const PlannedRun& run : plan)
       if (finished(run)) folders.push_back(run.folder);
     const FoundResults found = find_results(folders);
-    fmt::print("{}", render_table(paper_table(wanted.name), found.results, command.format));
+    fmt::print("{}", render_table(paper_table(wanted.name), found.results, command.format,
+                                  terminal_columns(STDOUT_FILENO)));
     print_notes(found.notes());
     return;
   }
@@ -252,8 +253,8 @@ class SweepDisplay {
     const RunStatus& run = runs_[k];
     if (run.state == State::kWaiting || run.state == State::kStarting) return;
     std::string text = state_name(run.state);
-    if (run.state == State::kFinished && run.accuracy)
-      text += fmt::format(", accuracy {:.2f} %", *run.accuracy * 100);
+    if (run.state == State::kFinished && run.test_accuracy)
+      text += fmt::format(", test accuracy {:.2f} %", *run.test_accuracy * 100);
     if (!run.reason.empty()) text += ": " + run.reason;
     say("{}, seed {}: {}", run.recipe, run.seed, text);
     announced_.insert(k);
@@ -261,7 +262,8 @@ class SweepDisplay {
 
   void draw() {
     if (!Progress::on_terminal()) return;
-    const std::string text = status_text(runs_, /*only_begun=*/true);
+    const std::string text =
+        status_text(runs_, terminal_columns(STDERR_FILENO), /*only_begun=*/true);
     lines_ = std::count(text.begin(), text.end(), '\n');
     // Lines that are too long are cut by the terminal.
     write_to_stderr("\033[?7l" + text + "\033[?7h");

@@ -70,7 +70,7 @@ void add_metrics(RunStatus& status, const json& metrics) {
   if (!metrics.contains("epoch")) return;
   status.epochs = static_cast<double>(metrics.at("epoch").size());
   status.loss = last_number(metrics, "train_loss");
-  status.accuracy = last_number(metrics, "validation_accuracy");
+  status.validation_accuracy = last_number(metrics, "validation_accuracy");
   status.sparsity = last_number(metrics, "sparsity");
   status.entropy = last_number(metrics, "entropy");
 }
@@ -103,7 +103,7 @@ void add_progress(RunStatus& status, const json& note, const json& metrics, cons
 
 void add_summary(RunStatus& status, const json& summary) {
   status.epochs = number(summary, "epochs").value_or(status.epochs);
-  if (const auto accuracy = number(summary, "accuracy")) status.accuracy = accuracy;
+  status.test_accuracy = number(summary, "accuracy");
   if (const auto sparsity = number(summary, "sparsity")) status.sparsity = sparsity;
   if (const auto entropy = number(summary, "entropy")) status.entropy = entropy;
 }
@@ -281,7 +281,8 @@ json to_json(const RunStatus& status) {
           {"epochs", status.epochs},
           {"most_epochs", status.most_epochs},
           {"loss", value(status.loss)},
-          {"accuracy", value(status.accuracy)},
+          {"validation_accuracy", value(status.validation_accuracy)},
+          {"test_accuracy", value(status.test_accuracy)},
           {"sparsity", value(status.sparsity)},
           {"entropy", value(status.entropy)},
           {"seconds_left", value(status.seconds_left)},

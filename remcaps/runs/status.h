@@ -36,10 +36,10 @@ struct RunStatus {
   std::filesystem::path folder;
   /// Complete epochs; while an epoch is under way, a part of it is counted.
   double epochs = 0;
-  int64_t most_epochs = 0;                                  ///< the recipe's limit; 0: none
-  std::optional<double> loss, accuracy, sparsity, entropy;  ///< accuracy of the validation set; of
-                                                            ///< a finished run, of the test set
-  std::optional<double> seconds_left;                       ///< until the nearest limit
+  int64_t most_epochs = 0;  ///< the recipe's limit; 0: none
+  std::optional<double> loss, validation_accuracy, sparsity, entropy;
+  std::optional<double> test_accuracy;  ///< of a finished run
+  std::optional<double> seconds_left;   ///< until the nearest limit
   /// seconds_left is until patience ends: longer if the validation loss improves.
   bool at_least = false;
   std::string reason;  ///< of kFailed, one line

@@ -7,6 +7,7 @@
 #include "remcaps/base/files.h"
 #include "remcaps/report/overview.h"
 #include "remcaps/report/reproduction.h"
+#include "remcaps/report/table_text.h"
 #include "tests/scoped_variable.h"
 #include "tests/temporary_folder.h"
 
@@ -508,6 +509,26 @@ TEST_F(PlannedRuns, OneWithOtherOptionsIsPassedOverUnlessOnlyTheMachineDiffers) 
   write_run({"train.epochs=2"}, nullptr, true);
   expect_passed_over(planned(), "train.epochs=2");
   EXPECT_EQ(planned({"train.epochs=2"}).state, State::kInterrupted);
+}
+
+TEST(TableText, IsWrappedAndSplitForANarrowTerminal) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"network", "", "vanilla accuracy", "accuracy with REM", "note"},
+      {"DR-CapsNet", "ours", "99.5±0.1", "99.4", "one two three four five six"},
+      {"", "paper", "99.6", "99.7", ""}};
+  EXPECT_EQ(fitted(rows, 2, 2, 200), aligned(rows, 2));
+  EXPECT_EQ(fitted(rows, 2, 2, std::nullopt), aligned(rows, 2));
+  EXPECT_EQ(fitted(rows, 2, 2, 40),
+            "network             vanilla  accuracy\n"
+            "                   accuracy      with\n"
+            "                                  REM\n"
+            "DR-CapsNet  ours   99.5±0.1      99.4\n"
+            "            paper      99.6      99.7\n"
+            "\n"
+            "network                          note\n"
+            "DR-CapsNet  ours   one two three four\n"
+            "                             five six\n"
+            "            paper\n");
 }
 
 }  // namespace
