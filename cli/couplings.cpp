@@ -8,6 +8,7 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/ops/quantize.h"
 #include "remcaps/torch/safetensors.h"
 
@@ -61,12 +62,6 @@ class Stack {
   std::map<std::string, int64_t> filled_;
 };
 
-// c_{:,j} of the predicted class j, [B, I].
-Tensor column(const Tensor& coupling, const Tensor& predicted) {
-  const Tensor parent = predicted.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
-  return coupling.gather(2, parent).squeeze(2);
-}
-
 // The first `count` images of a batch with and without quantization. Both use the column of the
 // quantized prediction.
 void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch, int64_t count,
@@ -82,8 +77,8 @@ void add_batch(Stack& stack, const CouplingsCommand& command, const Batch& batch
     return level_indices(coupling, *quantizers[layer]).to(torch::kUInt8);
   };
   const size_t last = plain.routings.size() - 1;
-  add("couplings", column(plain.routings[last].coupling, predicted));
-  add("levels", levels_of(last, column(quantized.routings[last].coupling, predicted)));
+  add("couplings", couplings_to(plain.routings[last].coupling, predicted));
+  add("levels", levels_of(last, couplings_to(quantized.routings[last].coupling, predicted)));
   if (!command.all) return;
   for (size_t layer = 0; layer < plain.routings.size(); ++layer) {
     const std::string name = plain.routings[layer].layer;

@@ -26,15 +26,6 @@ std::vector<double> per_class_accuracy(const torch::Tensor& confusion) {
   return result;
 }
 
-std::vector<std::vector<int64_t>> rows(const torch::Tensor& confusion) {
-  std::vector<std::vector<int64_t>> result;
-  for (int64_t k = 0; k < confusion.size(0); ++k) {
-    const torch::Tensor row = confusion[k].contiguous();
-    result.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
-  }
-  return result;
-}
-
 std::string dead(int64_t count, int64_t of, const char* what) {
   return fmt::format("{} of {} {}", with_commas(count), with_commas(of), what);
 }
@@ -58,7 +49,7 @@ void print_classes(const std::vector<std::string>& names, const torch::Tensor& c
   constexpr size_t kWidest = 20;  // more classes do not fit on a screen; --json has all
   constexpr size_t kColumn = 5;
   const auto accuracy = per_class_accuracy(confusion);
-  const auto matrix = rows(confusion);
+  const auto matrix = rows_of(confusion);
   const bool show_matrix = matrix.size() <= kWidest;
   const bool number = show_matrix && std::any_of(names.begin(), names.end(), [](const auto& name) {
                         return name.size() > kColumn;
@@ -143,15 +134,17 @@ void print_measurement_json(const LoadedRun& run, const RunOptions& options,
                          {"seed", run.recipe.train.seed},
                          {"classes", run.class_names},
                          {"accuracy_per_class", per_class_accuracy(result.confusion)},
-                         {"confusion", rows(result.confusion)},
+                         {"confusion", rows_of(result.confusion)},
                          {"sparsity_overall", sparsity.overall()},
                          {"sparsity_layers", layers_json(sparsity)},
                          {"filters", structures.filters},
                          {"dead_filters", structures.dead_filters},
                          {"blocks", structures.blocks},
-                         {"dead_blocks", structures.dead_blocks},
-                         {"capsules", structures.capsules},
-                         {"dead_capsules", structures.dead_capsules}};
+                         {"dead_blocks", structures.dead_blocks}};
+  if (structures.capsules > 0) {
+    json["capsules"] = structures.capsules;
+    json["dead_capsules"] = structures.dead_capsules;
+  }
   if (!note.empty()) json["data_note"] = note;
   if (measurement.trees) add_parse_trees(json, *measurement.trees);
   fmt::print("{}\n", json_text(json));

@@ -119,7 +119,7 @@ void add_prune(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--tolerance", options->pruning.tolerance,
-                   "The validation loss may grow by this share")
+                   "The validation loss may be above the lowest so far by this share")
       ->check(between(0, 1e6))
       ->capture_default_str();
   command->add_option("--least", options->pruning.least, "Groups that stay at least")

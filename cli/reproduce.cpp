@@ -59,6 +59,12 @@ const char* state_text(PlannedRun::State state) {
   return "";
 }
 
+bool starts_another(const PlannedRun& run, const std::vector<PlannedRun>& plan) {
+  return std::any_of(plan.begin(), plan.end(), [&](const PlannedRun& other) {
+    return load_recipe(other.recipe).train.start_recipe == run.recipe;
+  });
+}
+
 // A table of the runs that are finished, or a figure if all of its runs are. Nothing if --only
 // leaves none of a figure's runs.
 void show_result(const ReproduceCommand& command, const Reproduction& wanted,
@@ -71,18 +77,19 @@ void show_result(const ReproduceCommand& command, const Reproduction& wanted,
     for (const PlannedRun& run : plan)
       if (finished(run)) folders.push_back(run.folder);
     const FoundResults found = find_results(folders);
-    fmt::print("{}", render_table(paper_table(wanted.name), found.results, command.format));
+    fmt::print("{}", render_table(paper_table(wanted.name), found.results, command.format,
+                                  terminal_columns(STDOUT_FILENO)));
     print_notes(found.notes());
     return;
   }
   if (plan.empty() || !std::all_of(plan.begin(), plan.end(), finished)) return;
-  // A figure shows one seed of each recipe. The run of a decoder represents its encoder.
+  // A figure shows one seed of each recipe. A run represents the one that it starts from.
   FigureOptions figure;
   figure.data = command.place.data;
   figure.device = command.options.device;
   for (const PlannedRun& run : plan)
-    if (run.seed == command.options.seeds.front()) figure.runs.push_back(run.folder.string());
-  if (wanted.figure == "perturbations") figure.runs = {figure.runs.back()};
+    if (run.seed == command.options.seeds.front() && !starts_another(run, plan))
+      figure.runs.push_back(run.folder.string());
   const FigureFiles files = write_figure(wanted.figure, figure, command.figures / wanted.name);
   fmt::print("{}\n{}\n", files.svg.string(), files.csv.string());
 }
@@ -117,7 +124,7 @@ void print_commands(const ReproduceCommand& command, const std::vector<PlannedRu
   for (size_t k = 0; k < plan.size(); ++k) {
     const PlannedRun& run = plan[k];
     if (!command.options.shard.has(k) || run.state >= PlannedRun::State::kTraining) continue;
-    const auto base = base_of(run, command.options);
+    const auto base = base_of(run);
     if (base && base->state != PlannedRun::State::kFinished) {
       say("note: {}, seed {} needs {}; print the commands again when that is finished", run.recipe,
           run.seed, base->recipe);
@@ -148,12 +155,8 @@ std::string file_name(const ReproduceCommand& command) {
 // `remcaps status` shows the runs that nobody has begun too.
 void keep_plans(const ReproduceCommand& command, const std::vector<Reproduction>& wanted,
                 const std::vector<PlannedRun>& plan) {
-  for (const Reproduction& each : wanted) {
-    std::vector<std::pair<std::string, int64_t>> runs;
-    for (const PlannedRun& run : runs_of(each, plan, command.options))
-      runs.emplace_back(run.recipe, run.seed);
-    write_plan(command.options.runs, each.name, runs);
-  }
+  for (const Reproduction& each : wanted)
+    write_plan(command.options.runs, each.name, runs_of(each, plan, command.options));
 }
 
 // A job array with a task for each run that is not finished, then a job that waits for it, trains
@@ -189,7 +192,7 @@ class SweepDisplay {
   SweepDisplay(const std::vector<PlannedRun>& plan, const Shard& shard) {
     for (size_t k = 0; k < plan.size(); ++k) {
       if (!shard.has(k)) continue;
-      parents_.push_back(plan[k].folder.parent_path());
+      planned_.push_back(plan[k]);
       RunStatus& run = runs_.emplace_back();
       run.recipe = plan[k].recipe;
       run.seed = plan[k].seed;
@@ -240,7 +243,7 @@ class SweepDisplay {
   // The last known state if a worker changes the run's files between a look and a read.
   RunStatus look(size_t k) const {
     try {
-      return remcaps::status_of(parents_[k], runs_[k].recipe, runs_[k].seed);
+      return remcaps::status_of(planned_[k]);
     } catch (const std::exception&) {
       return runs_[k];
     }
@@ -250,8 +253,8 @@ class SweepDisplay {
     const RunStatus& run = runs_[k];
     if (run.state == State::kWaiting || run.state == State::kStarting) return;
     std::string text = state_name(run.state);
-    if (run.state == State::kFinished && run.accuracy)
-      text += fmt::format(", accuracy {:.2f} %", *run.accuracy * 100);
+    if (run.state == State::kFinished && run.test_accuracy)
+      text += fmt::format(", test accuracy {:.2f} %", *run.test_accuracy * 100);
     if (!run.reason.empty()) text += ": " + run.reason;
     say("{}, seed {}: {}", run.recipe, run.seed, text);
     announced_.insert(k);
@@ -259,7 +262,8 @@ class SweepDisplay {
 
   void draw() {
     if (!Progress::on_terminal()) return;
-    const std::string text = status_text(runs_, /*only_begun=*/true);
+    const std::string text =
+        status_text(runs_, terminal_columns(STDERR_FILENO), /*only_begun=*/true);
     lines_ = std::count(text.begin(), text.end(), '\n');
     // Lines that are too long are cut by the terminal.
     write_to_stderr("\033[?7l" + text + "\033[?7h");
@@ -271,7 +275,7 @@ class SweepDisplay {
   }
 
   std::vector<RunStatus> runs_;
-  std::vector<std::filesystem::path> parents_;
+  std::vector<PlannedRun> planned_;
   std::set<size_t> announced_;
   int64_t lines_ = 0;  ///< on the terminal
 };
@@ -362,6 +366,9 @@ void run_reproduce(ReproduceCommand command) {
   check_device_name(command.place.device);
   command.options.shard = parse_shard(command.shard);
   std::vector<PlannedRun> plan = plan_runs(wanted, command.options);
+  if (command.worker_of == 0)
+    for (size_t k = 0; k < plan.size(); ++k)
+      if (command.options.shard.has(k)) print_notes(notes_on_passed_over(plan[k]));
   if (command.commands) return print_commands(command, plan);
   if (!command.submit.empty()) return submit(command, wanted, plan);
   if (command.dry) {
@@ -410,7 +417,7 @@ void add_reproduce(CLI::App& app) {
   command
       ->add_option("--runs", options->options.runs,
                    "Folder of the runs, <recipe>/seed-<n> below it; finished ones are used, "
-                   "interrupted ones resumed")
+                   "interrupted ones resumed, those that were trained otherwise passed over")
       ->capture_default_str();
   command
       ->add_option("--set", options->options.overrides,

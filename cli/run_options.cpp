@@ -76,7 +76,7 @@ std::vector<int64_t> parse_levels(const std::string& text) {
 
 LevelChoice choose_with_progress(const LoadedRun& run, const BatchSource& source,
                                  LevelOptions options, EvaluateOptions evaluation) {
-  options.bins = run.recipe.quantize.form == "bins";
+  options.form = run.recipe.quantize.form;
   const size_t passes = 1 + level_candidates(options).size() * run.model->routing_layers().size();
   Progress bar("levels", static_cast<int64_t>(passes) * source.size());
   int64_t before = 0;

@@ -1,12 +1,13 @@
 #include "cli/status.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
 #include "cli/commands.h"
@@ -52,7 +53,7 @@ void watch(const std::filesystem::path& folder) {
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   for (std::string before;;) {
     const auto runs = find_statuses(folder);
-    const std::string text = status_text(runs);
+    const std::string text = status_text(runs, terminal_columns(STDOUT_FILENO));
     if (text != before) fmt::print("{}{}", terminal ? "\033[H\033[2J" : "", text);
     std::fflush(stdout);
     if (!under_way(runs)) return;
@@ -69,36 +70,78 @@ void print_json(const std::vector<RunStatus>& runs) {
 
 }  // namespace
 
-std::string status_text(const std::vector<RunStatus>& runs, bool only_begun) {
+std::string status_text(const std::vector<RunStatus>& runs, std::optional<size_t> columns,
+                        bool only_begun) {
   const auto shown = [&](const RunStatus& run) {
     return !only_begun || run.state == State::kStarting || run.state == State::kRunning;
   };
   std::map<State, int> counts;
-  size_t width = 10;
-  for (const RunStatus& run : runs) {
-    ++counts[run.state];
-    if (!shown(run)) continue;
-    width = std::max(width, run.recipe.size());
-  }
+  for (const RunStatus& run : runs) ++counts[run.state];
   std::string text;
   for (const auto& [state, count] : counts)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, state_name(state));
+  if (std::none_of(runs.begin(), runs.end(), shown)) return text + "\n";
+
+  // The higher the rank, the sooner a column is left out where there is no room.
+  struct Column {
+    const char* heading;
+    size_t width;
+    int rank;
+  };
+  std::vector<Column> table = {
+      {"state", 9, 0}, {"recipe", 10, 0}, {"seed", 6, 0},     {"epoch", 9, 0},   {"loss", 8, 4},
+      {"val %", 7, 1}, {"test %", 7, 0},  {"sparse %", 8, 2}, {"entropy", 8, 3}, {"left", 4, 0}};
+  constexpr size_t kRecipe = 1;
+  std::vector<std::vector<std::string>> rows;
+  for (const RunStatus& run : runs) {
+    if (!shown(run)) continue;
+    rows.push_back({state_name(run.state), run.recipe, seed_text(run), epochs_text(run),
+                    number_text(run.loss, 1, 4), number_text(run.validation_accuracy, 100, 2),
+                    number_text(run.test_accuracy, 100, 2), number_text(run.sparsity, 100, 2),
+                    number_text(run.entropy, 1, 2),
+                    run.reason.empty() ? left_text(run) : run.reason});
+    table[kRecipe].width = std::max(table[kRecipe].width, run.recipe.size());
+    if (run.reason.empty())
+      table.back().width = std::max(table.back().width, rows.back().back().size());
+  }
+  const auto width = [&] {
+    return std::accumulate(table.begin(), table.end(), table.size(),
+                           [](size_t sum, const Column& each) { return sum + each.width; });
+  };
+  constexpr int kEmpty = 5;
+  for (size_t c = kRecipe + 1; c + 1 < table.size(); ++c)
+    if (std::all_of(rows.begin(), rows.end(), [&](const auto& row) { return row[c].empty(); }))
+      table[c].rank = kEmpty;
+  std::vector<std::string> left_out;
+  while (columns && width() > *columns) {
+    const auto least =
+        std::max_element(table.begin(), table.end(),
+                         [](const Column& a, const Column& b) { return a.rank < b.rank; });
+    if (least->rank == 0) break;
+    if (least->rank < kEmpty) left_out.push_back(least->heading);
+    for (auto& row : rows) row.erase(row.begin() + (least - table.begin()));
+    table.erase(least);
+  }
+  if (columns && width() > *columns) {
+    const size_t over = width() - *columns;
+    size_t& recipe = table[kRecipe].width;
+    recipe = std::max<size_t>(10, recipe - std::min(recipe, over));
+    for (auto& row : rows) row[kRecipe] = shortened_label(row[kRecipe], recipe);
+  }
+  if (!left_out.empty())
+    text += fmt::format("  (a wider terminal has: {})", fmt::join(left_out, ", "));
   text += "\n";
-  const auto line = [&](auto&&... cells) {
-    std::string row =
-        fmt::format(fmt::runtime("{:<9} {:<{}} {:>6} {:>9} {:>8} {:>7} {:>8} {:>8}  {}"), cells...);
+  const auto line = [&](const auto& cell) {
+    std::string row;
+    for (size_t c = 0; c < table.size(); ++c)
+      row += c <= kRecipe           ? fmt::format("{:<{}} ", cell(c), table[c].width)
+             : c + 1 < table.size() ? fmt::format("{:>{}} ", cell(c), table[c].width)
+                                    : " " + cell(c);
     row.erase(row.find_last_not_of(' ') + 1);
     text += printable(row) + "\n";
   };
-  if (std::none_of(runs.begin(), runs.end(), shown)) return text;
-  line("state", "recipe", width, "seed", "epoch", "loss", "acc %", "sparse %", "entropy", "left");
-  for (const RunStatus& run : runs) {
-    if (!shown(run)) continue;
-    line(state_name(run.state), run.recipe, width, seed_text(run), epochs_text(run),
-         number_text(run.loss, 1, 4), number_text(run.accuracy, 100, 2),
-         number_text(run.sparsity, 100, 2), number_text(run.entropy, 1, 2),
-         run.reason.empty() ? left_text(run) : run.reason);
-  }
+  line([&](size_t c) { return std::string(table[c].heading); });
+  for (const auto& row : rows) line([&](size_t c) { return row[c]; });
   return text;
 }
 
@@ -119,7 +162,8 @@ void add_status(CLI::App& app) {
     if (options->watch) return watch(options->folder);
     const auto runs = find_statuses(options->folder);
     if (options->json) return print_json(runs);
-    fmt::print("{}", runs.empty() ? "no runs\n" : status_text(runs));
+    fmt::print("{}",
+               runs.empty() ? "no runs\n" : status_text(runs, terminal_columns(STDOUT_FILENO)));
   });
 }
 

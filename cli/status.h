@@ -1,6 +1,7 @@
 // The state of many runs as text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 namespace remcaps::cli {
 
 /// How many runs are in which state, then a row for each run, or only for those that a worker has
-/// begun and not ended.
-std::string status_text(const std::vector<RunStatus>& runs, bool only_begun = false);
+/// begun and not ended. A terminal of so many columns gets fewer columns of the table, if need be.
+std::string status_text(const std::vector<RunStatus>& runs, std::optional<size_t> columns,
+                        bool only_begun = false);
 
 }  // namespace remcaps::cli

@@ -1,10 +1,12 @@
 #include "remcaps/report/table.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "remcaps/base/error.h"
+#include "remcaps/base/progress.h"
 #include "remcaps/report/overview.h"
 
 namespace remcaps::cli {
@@ -34,11 +36,12 @@ std::string no_runs(const TableCommand& command) {
 
 void run_table(const TableCommand& command) {
   if (command.name == "list") return list_tables();
+  const auto columns = terminal_columns(STDOUT_FILENO);
   std::vector<std::filesystem::path> places = command.runs;
   if (places.empty() && std::filesystem::is_directory("runs")) places = {"runs"};
   if (command.name == "overview") {
     const FoundResults found = find_results(places);
-    fmt::print("{}", render_overview(found.results, command.format));
+    fmt::print("{}", render_overview(found.results, command.format, columns));
     print_notes(found.notes());
     if (found.results.empty()) print_notes({no_runs(command)});
     return;
@@ -48,7 +51,7 @@ void run_table(const TableCommand& command) {
   std::vector<std::string> notes = found.notes(table.recipes());
   if (found.results.empty()) notes.push_back(no_runs(command));
   if (command.done) table = rows_with_runs(std::move(table), found.results);
-  fmt::print("{}", render_table(table, found.results, command.format));
+  fmt::print("{}", render_table(table, found.results, command.format, columns));
   print_notes(notes);
 }
 

@@ -31,10 +31,10 @@ void print_pictures(const DatasetOptions& options, const DataSplits& data) {
 }
 
 // Rank 0 finds out whose turn it is, and the others do what it says.
-void train_once(const std::filesystem::path& parent, const std::string& recipe, int64_t seed,
-                ProcessGroup* group, const std::function<void(PlannedRun&)>& train) {
+void train_once(const std::filesystem::path& parent, const Recipe& recipe, ProcessGroup* group,
+                const std::function<void(PlannedRun&)>& train) {
   const std::string kSkip = "skip", kBegin = "begin";
-  PlannedRun run = find_run(parent, recipe, seed);
+  PlannedRun run = find_run(parent, recipe.name, recipe.train.seed, trained_otherwise(recipe));
   if (!writes(group)) {
     const std::string order = group->broadcast_text("");
     if (order == kSkip) return;
@@ -42,6 +42,7 @@ void train_once(const std::filesystem::path& parent, const std::string& recipe, 
     if (order != kBegin) run.folder = order;
     return train(run);
   }
+  print_notes(notes_on_passed_over(run));
   const Turn turn = take_turn(run, [&](PlannedRun& mine) {
     const bool resumes = mine.state == PlannedRun::State::kInterrupted;
     if (group != nullptr)
@@ -50,7 +51,7 @@ void train_once(const std::filesystem::path& parent, const std::string& recipe, 
   });
   if (turn == Turn::kTrained) return;
   if (group != nullptr) group->broadcast_text(kSkip);
-  say("{}, seed {}: skipped: {}", recipe, seed,
+  say("{}, seed {}: skipped: {}", run.recipe, run.seed,
       turn == Turn::kInTraining ? "another process is training it" : "it is finished");
 }
 
@@ -108,7 +109,7 @@ struct TrainCommand {
         trained = trainer->run();
       };
       if (once)
-        train_once(parent, loaded.name, each, group, train);
+        train_once(parent, loaded, group, train);
       else
         train({});
       if (!trained || !writes(group)) continue;
@@ -174,9 +175,10 @@ void add_train(CLI::App& app) {
                    "Change a key of the recipe, repeatable: train.lr=0.002")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  command->add_flag("--once", options->once,
-                    "Go on with a run of this seed that was stopped; skip it if it is finished or "
-                    "another process trains it");
+  command->add_flag(
+      "--once", options->once,
+      "Go on with the same run of this seed if it was stopped; skip it if it is finished "
+      "or another process trains it");
   command->add_option(
       "--out", options->out,
       "Folder for the runs (default: runs/<data set>/<recipe>); each is in seed-<n> "

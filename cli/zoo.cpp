@@ -2,6 +2,7 @@
 #include "remcaps/runs/zoo.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "remcaps/base/error.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/message.h"
+#include "remcaps/base/progress.h"
 #include "remcaps/base/text.h"
 #include "remcaps/tensors/safetensors.h"
 
@@ -44,17 +46,31 @@ std::string zoo_cell(const json& value, double scale, int digits) {
   return value.is_null() ? "-" : fmt::format("{:.{}f}", scale * value.get<double>(), digits);
 }
 
-void print_zoo(const std::vector<json>& entries) {
-  size_t width = std::string("network").size();
-  for (const json& entry : entries)
-    width = std::max(width, entry["name"].get_ref<const std::string&>().size());
-  fmt::print("{:<{}}  accuracy  quantized  entropy  sparsity       size\n", "network", width);
-  for (const json& entry : entries)
+// On a terminal that is too narrow for whole names, the networks of a data set stand below its name.
+void print_zoo(const std::vector<json>& entries, std::optional<size_t> columns) {
+  const std::string numbers = "  accuracy  quantized  entropy  sparsity       size";
+  const auto widest = [&](const auto& shown) {
+    size_t width = std::string("network").size();
+    for (const json& entry : entries) width = std::max(width, shown(entry["name"]).size());
+    return width;
+  };
+  const auto whole = [](const std::string& name) { return name; };
+  const auto below = [](const std::string& name) { return "  " + name.substr(name.find('/') + 1); };
+  const bool grouped = columns && widest(whole) + numbers.size() > *columns;
+  const size_t width = grouped ? widest(below) : widest(whole);
+  fmt::print("{:<{}}{}\n", "network", width, numbers);
+  std::string group;
+  for (const json& entry : entries) {
+    const std::string name = entry["name"];
+    if (const std::string own = name.substr(0, name.find('/') + 1); grouped && own != group) {
+      fmt::print("{}\n", own);
+      group = own;
+    }
     fmt::print("{:<{}}  {:>6} %   {:>6} %  {:>4} bit  {:>6} %  {:>9}\n",
-               entry["name"].get_ref<const std::string&>(), width,
-               zoo_cell(entry["accuracy"], 100, 2), zoo_cell(entry["accuracy_quantized"], 100, 2),
-               zoo_cell(entry["entropy"], 1, 1), zoo_cell(entry["sparsity"], 100, 1),
-               human_bytes(entry["bytes"].get<double>()));
+               grouped ? below(name) : name, width, zoo_cell(entry["accuracy"], 100, 2),
+               zoo_cell(entry["accuracy_quantized"], 100, 2), zoo_cell(entry["entropy"], 1, 1),
+               zoo_cell(entry["sparsity"], 100, 1), human_bytes(entry["bytes"].get<double>()));
+  }
 }
 
 void list_zoo(bool as_json) {
@@ -70,7 +86,7 @@ void list_zoo(bool as_json) {
   else if (names.empty())
     fmt::print("no trained networks here; $REMCAPS_MODELS names their folder\n");
   else
-    print_zoo(entries);
+    print_zoo(entries, terminal_columns(STDOUT_FILENO));
   std::fflush(stdout);
   check(entries.size() == names.size(), "{} of {} networks cannot be read",
         names.size() - entries.size(), names.size());

@@ -162,12 +162,7 @@ std::string measure(const Network& network, const std::string& split, const std:
     add_parse_trees(json, *measured.trees);
   } else {
     plain = evaluate(*run.model, source, options);
-    std::vector<std::vector<int64_t>> confusion;
-    for (int64_t k = 0; k < plain.confusion.size(0); ++k) {
-      const Tensor row = plain.confusion[k].contiguous();
-      confusion.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
-    }
-    json["confusion"] = confusion;
+    json["confusion"] = rows_of(plain.confusion);
   }
   json["samples"] = plain.samples;
   json["accuracy"] = plain.accuracy;

@@ -12,14 +12,13 @@
 #include "remcaps/base/message.h"
 
 namespace remcaps {
-namespace {
 
-int terminal_width() {
+std::optional<size_t> terminal_columns(int descriptor) {
   winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0) return std::nullopt;
+  return size.ws_col > 20 ? size.ws_col : 80;
 }
 
-// The end of a label says most: the names of runs begin alike.
 std::string shortened_label(const std::string& label, size_t columns) {
   constexpr std::string_view kDots = "...";
   if (label.size() <= columns) return label;
@@ -27,8 +26,6 @@ std::string shortened_label(const std::string& label, size_t columns) {
   while (begin < label.size() && (static_cast<unsigned char>(label[begin]) & 0xC0) == 0x80) ++begin;
   return std::string(kDots) + label.substr(begin);
 }
-
-}  // namespace
 
 std::string human_seconds(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
@@ -95,7 +92,7 @@ void Progress::draw(const std::string& note) {
   const std::string left =
       speed > 0 ? human_seconds(static_cast<double>(total_ - done_) / speed) : "?";
   const std::string line =
-      progress_line(label_, share, note, left, static_cast<size_t>(terminal_width() - 1));
+      progress_line(label_, share, note, left, terminal_columns(STDERR_FILENO).value_or(80) - 1);
   write_to_stderr("\r\033[K" + printable(line));
   visible_ = true;
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace remcaps {
@@ -41,6 +42,12 @@ class Progress {
 /// shorter, then the label loses its beginning ("...capsnet-rem").
 std::string progress_line(const std::string& label, double share, const std::string& note,
                           const std::string& left, size_t columns);
+
+/// Columns of the terminal behind STDOUT_FILENO or STDERR_FILENO; nothing if it is none.
+std::optional<size_t> terminal_columns(int descriptor);
+
+/// A text without its beginning ("...capsnet-rem"), if it is longer: names of runs begin alike.
+std::string shortened_label(const std::string& label, size_t columns);
 
 /// "1:02:03", "4:05", "12 s"
 std::string human_seconds(double seconds);

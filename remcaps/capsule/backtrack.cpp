@@ -59,6 +59,12 @@ Tensor on_grid(const Tensor& values, const CapsuleGrid& grid) {
                          rows.storage_offset() + grid.offset);
 }
 
+Tensor couplings_to(const Tensor& coupling, const Tensor& classes) {
+  const Tensor column =
+      classes.to(coupling.device()).view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
+  return coupling.gather(2, column).squeeze(2);
+}
+
 Tensor coupling_to_class(const std::vector<RoutingTrace>& routings, size_t layer,
                          const Tensor& classes) {
   check(layer < routings.size(), "routing layer {} asked for; the network has {}", layer,
@@ -68,8 +74,7 @@ Tensor coupling_to_class(const std::vector<RoutingTrace>& routings, size_t layer
   if (layer + 1 == routings.size()) {
     check(!trace.convolutional(), "{}: class capsules with windows have no single place",
           trace.layer);
-    const Tensor column = classes.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
-    return coupling.gather(2, column).squeeze(2);
+    return couplings_to(coupling, classes);
   }
   const RoutingTrace& next = routings[layer + 1];
   if (!is_chain(trace, next)) not_a_chain(trace, next);
@@ -95,8 +100,7 @@ Evidence evidence_for(const std::vector<RoutingTrace>& routings, size_t layer,
   if (layer + 1 == routings.size()) {
     check(!trace.convolutional(), "{}: class capsules with windows have no single place",
           trace.layer);
-    const Tensor column = classes.view({-1, 1, 1}).expand({-1, contribution.size(1), 1});
-    return {contribution.gather(2, column).squeeze(2).to(torch::kDouble),
+    return {couplings_to(contribution, classes).to(torch::kDouble),
             of_bias.gather(1, classes.view({-1, 1})).squeeze(1)};
   }
   const RoutingTrace& next = routings[layer + 1];

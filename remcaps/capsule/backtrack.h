@@ -12,6 +12,10 @@ namespace remcaps {
 /// The class whose capsule is the longest, int64 [B].
 Tensor predicted_classes(const Forward& forward);
 
+/// The couplings c_{:,j}, or other numbers, to the class j of each image: [B, I, J] and int64 [B] ->
+/// [B, I].
+Tensor couplings_to(const Tensor& coupling, const Tensor& classes);
+
 /// How strongly every child i of routing layer `layer` is coupled with one class j of each image:
 /// [B, I].
 ///   classes   int64 [B], usually the predicted ones

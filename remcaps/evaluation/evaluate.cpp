@@ -155,6 +155,15 @@ EvaluationSums EvaluationSums::of_all(ProcessGroup* group) const {
   return sums;
 }
 
+std::vector<std::vector<int64_t>> rows_of(const Tensor& matrix) {
+  std::vector<std::vector<int64_t>> rows;
+  for (int64_t r = 0; r < matrix.size(0); ++r) {
+    const Tensor row = matrix[r].contiguous();
+    rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
+  }
+  return rows;
+}
+
 Evaluation evaluate(CapsNet& model, const BatchSource& source, const EvaluateOptions& options) {
   const EvaluationSums sums = EvaluationSums::zeros(source.batches(options.batch), /*streams=*/1,
                                                     model.classes(), source.device());

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "remcaps/capsule/forward.h"
 #include "remcaps/capsule/loss.h"
@@ -68,6 +69,9 @@ struct Evaluation {
   double accuracy = 0;         ///< 0..1
   torch::Tensor confusion;  ///< images of true class (row) predicted as class (column), int64 CPU
 };
+
+/// The rows of an int64 matrix on the CPU, as of a confusion matrix.
+std::vector<std::vector<int64_t>> rows_of(const torch::Tensor& matrix);
 
 /// One pass in evaluation mode, without gradients and augmentation. Sums stay on the device until
 /// the end. Afterwards the network is in the mode it was in.

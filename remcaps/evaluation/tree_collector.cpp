@@ -119,11 +119,6 @@ Dictionary::Place place_of_images(const std::vector<std::vector<int64_t>>& batch
 
 }  // namespace
 
-Tensor couplings_to(const Tensor& coupling, const Tensor& classes) {
-  const Tensor parent = classes.view({-1, 1, 1}).expand({-1, coupling.size(1), 1});
-  return coupling.gather(2, parent).squeeze(2);
-}
-
 void add_keys(Dictionary& dictionary, const Tensor& couplings, const Quantizer& quantizer,
               const Tensor& classes) {
   const int64_t images = couplings.size(0);

@@ -4,15 +4,12 @@
 #include <optional>
 #include <vector>
 
-#include "remcaps/capsule/forward.h"
+#include "remcaps/capsule/backtrack.h"
 #include "remcaps/models/model.h"
 #include "remcaps/parse_tree/tree_report.h"
 #include "remcaps/torch/process_group.h"
 
 namespace remcaps {
-
-/// The couplings c_{:,j} to the class j of each image: [B, I, J] and int64 [B] -> [B, I].
-Tensor couplings_to(const Tensor& coupling, const Tensor& classes);
 
 /// Counts the key of each row of `couplings` [B, N] in the class of that row. `classes` is int64
 /// [B] on the CPU, contiguous.

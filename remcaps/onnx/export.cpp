@@ -71,9 +71,8 @@ class Converter {
     }
     source.routing = *operation->routing;
     const int64_t levels = levels_[couplings_.size()];
-    const Quantizer quantizer = network_.level_form == "bins"
-                                    ? Quantizer::bins(std::max<int64_t>(2, levels))
-                                    : Quantizer::uniform(std::max<int64_t>(2, levels));
+    const Quantizer quantizer =
+        Quantizer::of_form(network_.level_form, std::max<int64_t>(2, levels));
     const auto routed = add_routing(builder_, source, levels > 0 ? &quantizer : nullptr);
     values_[node.name] = {routed.poses, operation->shape};
     couplings_.push_back(

@@ -37,8 +37,7 @@ LevelChoice choose_levels(const std::vector<std::string>& layers, double accurac
     curve.layer = layers[layer];
     std::optional<Quantizer> chosen;
     for (const int64_t levels : candidates) {
-      const Quantizer quantizer =
-          options.bins ? Quantizer::bins(levels) : Quantizer::uniform(levels);
+      const Quantizer quantizer = Quantizer::of_form(options.form, levels);
       quantizers[layer] = quantizer;
       LevelPoint point = measure(quantizers, layer);
       point.levels = levels;

@@ -36,7 +36,7 @@ struct LevelChoice {
 struct LevelOptions {
   std::vector<int64_t> candidates = {};  ///< empty: 2 to 21
   double tolerance = 0;                  ///< accuracy may fall by this much (of 1)
-  bool bins = false;                     ///< Quantizer::bins instead of Quantizer::uniform
+  std::string form = "uniform";          ///< of the quantizers, see Quantizer::of_form
 };
 
 /// The values of K that will be tried, lowest first.

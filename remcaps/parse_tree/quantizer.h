@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace remcaps {
@@ -16,6 +17,10 @@ class Quantizer {
   static Quantizer uniform(int64_t levels);
   /// K equal bins of [0, 1]; the levels are their centres.
   static Quantizer bins(int64_t levels);
+  /// Of the form that a recipe names, "uniform" or "bins".
+  static Quantizer of_form(const std::string& form, int64_t levels) {
+    return form == "bins" ? bins(levels) : uniform(levels);
+  }
 
   int64_t levels() const { return static_cast<int64_t>(centres_.size()); }
   const std::vector<double>& edges() const { return edges_; }

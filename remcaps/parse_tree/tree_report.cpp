@@ -1,32 +1,12 @@
 #include "remcaps/parse_tree/tree_report.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+
+#include "remcaps/base/statistics.h"
 
 namespace remcaps {
 
 namespace {
-
-double median(std::vector<int64_t> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return static_cast<double>(values[middle]);
-  return static_cast<double>(values[middle - 1] + values[middle]) / 2;
-}
-
-double mean(const std::vector<double>& values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double standard_deviation(const std::vector<double>& values) {
-  const double centre = mean(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - centre) * (value - centre);
-  return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
-}
 
 // How many couplings of a key differ between two images of a class, for every class.
 std::vector<int64_t> varying_couplings(const Dictionary& dictionary, int64_t couplings,

@@ -54,6 +54,7 @@ void bind(ConfigSection& section, TrainOptions& options) {
   section.key("patience", options.patience, {0, kMany});
   section.key("stop_accuracy", options.stop_accuracy, {0.0, 1.0});
   section.key("start_from", options.start_from);
+  section.key("start_recipe", options.start_recipe);
   section.key("freeze", options.freeze);
   section.key("seed", options.seed, {0, kMany});
   section.key("checkpoint_epochs", options.checkpoint_epochs, {1, kMany});
@@ -159,7 +160,7 @@ std::vector<std::optional<Quantizer>> QuantizeOptions::quantizers(size_t routing
     if (k == 0)
       result.emplace_back(std::nullopt);
     else
-      result.emplace_back(form == "bins" ? Quantizer::bins(k) : Quantizer::uniform(k));
+      result.emplace_back(Quantizer::of_form(form, k));
   }
   return result;
 }

@@ -42,6 +42,8 @@ struct TrainOptions {
   int64_t seed = 42;
   /// A run folder or weights file. The network starts with its tensors of the same names.
   std::string start_from;
+  /// The recipe whose run of the same seed `reproduce` trains first and gives as start_from.
+  std::string start_recipe;
   /// Patterns of layers or parameters that are not trained ("class", "conv*").
   std::vector<std::string> freeze;
   /// After an epoch, `last` and `state` are saved if it is a new best; otherwise after

@@ -52,9 +52,7 @@ Figure levels_figure(const FigureOptions& options) {
       // Layers the recipe leaves alone (levels: 0) stay so.
       Quantizers with = run.quantizers;
       for (auto& quantizer : with)
-        if (quantizer)
-          quantizer =
-              run.run.recipe.quantize.form == "bins" ? Quantizer::bins(k) : Quantizer::uniform(k);
+        if (quantizer) quantizer = Quantizer::of_form(run.run.recipe.quantize.form, k);
       const ParseTreeReport report = run.trees(with, fmt::format("{} K = {}", run.label, k));
       x.push_back(static_cast<double>(k));
       accuracy.push_back(100 * report.accuracy_quantized);

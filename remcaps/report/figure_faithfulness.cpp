@@ -100,8 +100,7 @@ void measure_capsules(std::vector<Measured>& measured, FcCapsImpl& layer, const 
   if (!quantizers.empty()) quantized.quantizer = quantizers.back();
   const int64_t capsules = children.size(1);
   const ImageShape as_image{1, capsules, 1};
-  const Tensor at_class = classes.view({-1, 1, 1}).expand({-1, capsules, 1});
-  const Tensor coupled = trace.coupling.to(torch::kFloat).gather(2, at_class).squeeze(2);
+  const Tensor coupled = couplings_to(trace.coupling.to(torch::kFloat), classes);
   const std::vector<Tensor> orders = {
       evidence_for(forward.routings, forward.routings.size() - 1, classes).children,
       coupled * trace.child_activations, noise(indices, as_image, /*draw=*/3).squeeze(2)};

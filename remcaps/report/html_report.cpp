@@ -9,10 +9,10 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
 #include "remcaps/base/version.h"
+#include "remcaps/recipe/recipe_changes.h"
 #include "remcaps/report/html_report_run.h"
 #include "remcaps/report/model_export.h"
 #include "remcaps/report/paper_tables.h"
-#include "remcaps/report/recipe_changes.h"
 #include "remcaps/runs/metrics.h"
 
 namespace remcaps {

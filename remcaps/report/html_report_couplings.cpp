@@ -86,12 +86,6 @@ ExplorerData::ExplorerData(std::vector<std::optional<Quantizer>> quantizers, int
   for (const auto& quantizer : quantizers) layers_.emplace_back(CouplingCodes(quantizer));
 }
 
-Tensor ExplorerData::column_of_predicted(const Tensor& couplings, const Tensor& predicted) const {
-  const Tensor column =
-      predicted.to(couplings.device()).view({-1, 1, 1}).expand({-1, couplings.size(1), 1});
-  return couplings.gather(2, column).squeeze(2);
-}
-
 void ExplorerData::add_quantized(const Forward& forward, const Tensor& rows,
                                  const std::vector<int64_t>& map_size, const std::string& network,
                                  ImageShape input) {
@@ -112,7 +106,7 @@ void ExplorerData::add_quantized(const Forward& forward, const Tensor& rows,
     layer.predicted_only = !whole;
     if (!layer.kept) continue;
     Tensor coupling = trace.coupling.index_select(0, on_device);
-    if (layer.predicted_only) coupling = column_of_predicted(coupling, predicted_.back());
+    if (layer.predicted_only) coupling = couplings_to(coupling, predicted_.back());
     layer.levels.push_back(layer.codes.levels_of(coupling));
   }
   if (forward.routings.back().contribution.defined()) {
@@ -162,7 +156,7 @@ void ExplorerData::add_plain(const Forward& forward, const Tensor& rows) {
     if (!layer.kept) continue;
     const RoutingTrace& trace = forward.routings[l];
     Tensor coupling = trace.coupling.index_select(0, on_device);
-    if (layer.predicted_only) coupling = column_of_predicted(coupling, predicted_.at(batch));
+    if (layer.predicted_only) coupling = couplings_to(coupling, predicted_.at(batch));
     layer.couplings.push_back(layer.codes.encode(layer.levels.at(batch), coupling));
     layer.activations.push_back(to_bytes(trace.child_activations.index_select(0, on_device), 255));
   }
@@ -200,7 +194,7 @@ nlohmann::json ExplorerData::to_json(PageBlobs& blobs, size_t budget) const {
     std::optional<std::string> encoded = encode_within(codes, left);
     if (!encoded && l + 1 == layers_.size() && !layer.predicted_only) {
       columns = "predicted";
-      codes = column_of_predicted(codes, predicted).contiguous();
+      codes = couplings_to(codes, predicted).contiguous();
       encoded = encode_within(codes, left);
     }
     unbroken = encoded.has_value();

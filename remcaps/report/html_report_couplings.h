@@ -63,7 +63,6 @@ class ExplorerData {
     bool has_place = false;       ///< saliency can be computed from it
     std::vector<Tensor> levels, couplings, activations;  ///< by batch
   };
-  Tensor column_of_predicted(const Tensor& couplings, const Tensor& predicted) const;
 
   nlohmann::json contributions_json(PageBlobs& blobs, size_t& left) const;
 

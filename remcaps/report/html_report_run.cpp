@@ -26,15 +26,6 @@ Tensor explorer_rows(const Batch& batch, const std::vector<int64_t>& places) {
   return torch::tensor(rows, torch::kLong);
 }
 
-std::vector<std::vector<int64_t>> rows_of(const Tensor& matrix) {
-  std::vector<std::vector<int64_t>> rows;
-  for (int64_t r = 0; r < matrix.size(0); ++r) {
-    const Tensor row = matrix[r].contiguous();
-    rows.emplace_back(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.numel());
-  }
-  return rows;
-}
-
 nlohmann::json field_of(const std::optional<ReceptiveField>& field) {
   if (!field) return nullptr;
   const auto axis = [](const ReceptiveField::Axis& of) {

@@ -66,7 +66,8 @@ std::string note_of(const RunResults& results, const std::string& recipe,
 
 }  // namespace
 
-std::string render_overview(const RunResults& results, const std::string& format) {
+std::string render_overview(const RunResults& results, const std::string& format,
+                            std::optional<size_t> columns) {
   FigureTable table{{"runs of", "seeds", "accuracy (%)", "paper", "entropy (bits)", "paper",
                      "sparsity (%)", "paper", "epochs", "note"},
                     {}};
@@ -97,7 +98,7 @@ std::string render_overview(const RunResults& results, const std::string& format
   if (format == "csv") return table.csv();
   std::vector<std::vector<std::string>> rows = {table.columns};
   rows.insert(rows.end(), table.rows.begin(), table.rows.end());
-  if (format == "text") return aligned(rows, 1);
+  if (format == "text") return fitted(rows, 1, 1, columns);
   if (format != "markdown")
     throw UsageError(
         fmt::format("table overview: no format {}; it has text, markdown and csv", format));

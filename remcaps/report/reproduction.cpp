@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <set>
 #include <thread>
 
@@ -76,16 +75,12 @@ std::vector<Reproduction> make_reproductions() {
 }
 
 // The recipe that a recipe's run starts from, unless the user gives other weights.
-std::optional<std::string> starts_from(const std::string& recipe, const ReproduceOptions& options) {
-  static const std::map<std::string, std::string> bases = {
-      {"mnist/dr-capsnet-rem-frozen-decoder", "mnist/dr-capsnet-rem"},
-      {"tiny-imagenet/resnet18-capsnet", "tiny-imagenet/resnet18"},
-      {"tiny-imagenet/resnet18-capsnet-rem", "tiny-imagenet/resnet18"}};
-  for (const std::string& change : options.overrides)
-    if (change.starts_with("model.backbone_weights=") || change.starts_with("train.start_from="))
-      return std::nullopt;
-  const auto found = bases.find(recipe);
-  return found == bases.end() ? std::nullopt : std::optional(found->second);
+std::optional<std::string> starts_from(const Recipe& recipe) {
+  const YAML::Node& model = recipe.model_options;
+  if (recipe.train.start_recipe.empty() || !recipe.train.start_from.empty() ||
+      model["backbone_weights"])
+    return std::nullopt;
+  return recipe.train.start_recipe;
 }
 
 // The recipes of tables and figures, each once and after the one that its run starts from.
@@ -98,7 +93,7 @@ std::vector<std::string> recipes_with_bases(const std::vector<Reproduction>& wan
   };
   for (const Reproduction& each : wanted)
     for (const std::string& recipe : each.recipes) {
-      if (const auto base = starts_from(recipe, options)) add(*base);
+      if (const auto base = starts_from(load_recipe(recipe, options.overrides))) add(*base);
       add(recipe);
     }
   return recipes;
@@ -159,7 +154,7 @@ class Worker {
   // False if the run must be visited again.
   bool visit(PlannedRun& run) {
     try {
-      const auto base = base_of(run, options_);
+      const auto base = base_of(run);
       if (base && base->state != PlannedRun::State::kFinished) {
         check(will_come(*base), "needs {}, seed {}, which is not finished", base->recipe,
               base->seed);
@@ -249,11 +244,21 @@ std::vector<PlannedRun> plan_runs(const std::vector<Reproduction>& wanted,
            });
   };
   const std::vector<std::string> recipes = recipes_with_bases(wanted, options);
+  const auto planned = [&](Recipe wanted, const std::string& recipe, int64_t seed) {
+    wanted.train.seed = seed;
+    return find_run(options.runs / recipe, recipe, seed, trained_otherwise(std::move(wanted)));
+  };
   std::vector<PlannedRun> plan;
-  for (const std::string& recipe : recipes)
-    if (matches(recipe))
-      for (const int64_t seed : options.seeds)
-        plan.push_back(find_run(options.runs / recipe, recipe, seed));
+  for (const std::string& recipe : recipes) {
+    if (!matches(recipe)) continue;
+    const Recipe wanted = load_recipe(recipe, options.overrides);
+    const auto base = starts_from(wanted);
+    const Recipe wanted_base = base ? load_recipe(*base, options.overrides) : Recipe();
+    for (const int64_t seed : options.seeds) {
+      PlannedRun& run = plan.emplace_back(planned(wanted, recipe, seed));
+      if (base) run.base = std::make_shared<PlannedRun>(planned(wanted_base, *base, seed));
+    }
+  }
   if (plan.empty())
     throw UsageError(fmt::format("--only {}: no recipe of {} matches; it has {}",
                                  fmt::join(options.only, " "), names_of(wanted),
@@ -271,15 +276,16 @@ std::vector<PlannedRun> runs_of(const Reproduction& reproduction,
   return runs;
 }
 
-std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options) {
-  const auto base = starts_from(run.recipe, options);
-  if (!base) return std::nullopt;
-  return find_run(options.runs / *base, *base, run.seed);
+std::optional<PlannedRun> base_of(const PlannedRun& run) {
+  if (run.base == nullptr) return std::nullopt;
+  PlannedRun base = *run.base;
+  find_again(base);
+  return base;
 }
 
 std::vector<std::string> overrides_of(const PlannedRun& run, const ReproduceOptions& options) {
   std::vector<std::string> overrides = options.overrides;
-  if (const auto base = base_of(run, options))
+  if (const auto base = base_of(run))
     overrides.push_back(fmt::format("train.start_from={}", base->folder.string()));
   return overrides;
 }

@@ -40,7 +40,8 @@ struct ReproduceOptions {
 /// "main, keys"
 std::string names_of(const std::vector<Reproduction>& wanted);
 
-/// The runs of all their recipes, each once, and those that they start from.
+/// The runs of all their recipes, each once, and those that they start from. A run that is there
+/// counts if it was trained as it would be now (trained_otherwise()).
 std::vector<PlannedRun> plan_runs(const std::vector<Reproduction>& wanted,
                                   const ReproduceOptions& options);
 
@@ -49,9 +50,9 @@ std::vector<PlannedRun> runs_of(const Reproduction& reproduction,
                                 const std::vector<PlannedRun>& plan,
                                 const ReproduceOptions& options);
 
-/// The run that a run starts from, which must be finished first. None if the overrides name other
-/// weights.
-std::optional<PlannedRun> base_of(const PlannedRun& run, const ReproduceOptions& options);
+/// The run that a run starts from, as it is now. It must be finished first. None if the overrides
+/// name other weights.
+std::optional<PlannedRun> base_of(const PlannedRun& run);
 
 /// The changes of its recipe that a new run needs, without the seed.
 std::vector<std::string> overrides_of(const PlannedRun& run, const ReproduceOptions& options);

@@ -3,14 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <set>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
 #include "remcaps/base/json.h"
 #include "remcaps/base/message.h"
+#include "remcaps/base/statistics.h"
 #include "remcaps/training/launch.h"
 
 namespace remcaps {
@@ -150,17 +149,6 @@ LeftOutRun note_displaced(const RunResult& run, const std::vector<RunResult>& ru
                       counts->place.string())};
 }
 
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double deviation(const std::vector<double>& values) {
-  const double centre = mean(values);
-  double sum = 0;
-  for (const double value : values) sum += (value - centre) * (value - centre);
-  return std::sqrt(sum / static_cast<double>(values.size()));
-}
-
 double test_accuracy(const RunResult& run) {
   return run.summary.value("accuracy_quantized", run.summary.value("accuracy", 0.0));
 }
@@ -209,7 +197,7 @@ std::optional<double> over_classes(const std::vector<const RunResult*>& runs,
     for (size_t k = 0; k < entropies.size(); ++k)
       sums[k] += entropies[k] / static_cast<double>(runs.size());
   }
-  return sums.empty() ? std::nullopt : std::optional<double>(deviation(sums));
+  return sums.empty() ? std::nullopt : std::optional<double>(standard_deviation(sums));
 }
 
 }  // namespace
@@ -302,12 +290,6 @@ const RunResult& best_run(const std::vector<RunResult>& runs) {
   return *std::max_element(runs.begin(), runs.end(), less_accurate);
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell,
                                    const std::string& experiment) {
   const auto recipe = results.find(cell.recipe);
@@ -329,11 +311,11 @@ std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& c
     case Metric::kAccuracy:
     case Metric::kAccuracyQuantized:
       result.value = mean(values);
-      result.over_seeds = deviation(values);
+      result.over_seeds = standard_deviation(values);
       break;
     case Metric::kEntropy:
       result.value = mean(values);
-      result.over_seeds = deviation(values);
+      result.over_seeds = standard_deviation(values);
       result.over_classes = over_classes(used, cell.split);
       break;
     case Metric::kSparsity:

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "remcaps/recipe/recipe_changes.h"
 #include "remcaps/report/paper_tables.h"
-#include "remcaps/report/recipe_changes.h"
 
 namespace remcaps {
 
@@ -67,8 +67,6 @@ struct Aggregate {
   std::optional<double> over_seeds;    ///< standard deviation; not for medians
   std::optional<double> over_classes;  ///< entropy: of the seeds' mean entropy of each class
 };
-
-double median(std::vector<double> values);
 
 /// The number of a cell over the runs of one experiment with its recipe; nothing if no run has it.
 std::optional<Aggregate> aggregate(const RunResults& results, const PaperCell& cell,

@@ -161,16 +161,18 @@ std::string title_of(const PaperTable& table) {
   return table.paper.empty() ? table.title : fmt::format("{} ({})", table.title, table.paper);
 }
 
-std::string render_text(const PaperTable& table, const RunResults& results) {
+std::string render_text(const PaperTable& table, const RunResults& results,
+                        std::optional<size_t> columns) {
   std::vector<std::vector<std::string>> rows = {headings(table)};
   std::set<size_t> gaps;
   for (Line& line : lines(table, results, "±")) {
     if (line.ends_block) gaps.insert(rows.size());
     rows.push_back(std::move(line.cells));
   }
-  std::string text = title_of(table) + "\n\n" + aligned(rows, table.labels.size() + 1, gaps) + "\n";
+  const size_t labels = table.labels.size() + 1;
+  std::string text = title_of(table) + "\n\n" + fitted(rows, labels, labels, columns, gaps) + "\n";
   const auto runs = run_rows(table, results, "±");
-  if (runs.size() > 1) text += aligned(runs, runs.front().size()) + "\n";
+  if (runs.size() > 1) text += fitted(runs, runs.front().size(), /*labels=*/1, columns) + "\n";
   for (const std::string& note : notes(table, results)) text += note + "\n";
   return text;
 }
@@ -324,8 +326,8 @@ std::vector<std::string> table_formats() {
 }
 
 std::string render_table(const PaperTable& table, const RunResults& results,
-                         const std::string& format) {
-  if (format == "text") return render_text(table, results);
+                         const std::string& format, std::optional<size_t> columns) {
+  if (format == "text") return render_text(table, results, columns);
   if (format == "markdown") return render_markdown(table, results);
   if (format == "latex") return render_latex(table, results);
   if (format == "csv") return render_csv(table, results);

@@ -1,6 +1,7 @@
 // The paper's tables with our numbers beside the paper's.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ PaperTable rows_with_runs(PaperTable table, const RunResults& results);
 
 /// A line for each experiment with the recipes of a row, then the paper's; below the table, the
 /// runs behind it (table_runs.h) and the recipes without a run. A row that has not been run has the
-/// paper's line only. CSV has one line per number, JSON everything.
+/// paper's line only. CSV has one line per number, JSON everything. A text is made for a terminal of
+/// so many columns, if given.
 std::string render_table(const PaperTable& table, const RunResults& results,
-                         const std::string& format);
+                         const std::string& format, std::optional<size_t> columns = std::nullopt);
 
 }  // namespace remcaps

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "remcaps/base/progress.h"
+#include "remcaps/base/statistics.h"
 
 namespace remcaps {
 

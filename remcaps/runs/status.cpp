@@ -12,7 +12,6 @@
 #include "remcaps/base/json.h"
 #include "remcaps/base/text.h"
 #include "remcaps/runs/metrics.h"
-#include "remcaps/runs/planned_run.h"
 #include "remcaps/runs/run_folder.h"
 
 namespace remcaps {
@@ -71,7 +70,7 @@ void add_metrics(RunStatus& status, const json& metrics) {
   if (!metrics.contains("epoch")) return;
   status.epochs = static_cast<double>(metrics.at("epoch").size());
   status.loss = last_number(metrics, "train_loss");
-  status.accuracy = last_number(metrics, "validation_accuracy");
+  status.validation_accuracy = last_number(metrics, "validation_accuracy");
   status.sparsity = last_number(metrics, "sparsity");
   status.entropy = last_number(metrics, "entropy");
 }
@@ -104,7 +103,7 @@ void add_progress(RunStatus& status, const json& note, const json& metrics, cons
 
 void add_summary(RunStatus& status, const json& summary) {
   status.epochs = number(summary, "epochs").value_or(status.epochs);
-  if (const auto accuracy = number(summary, "accuracy")) status.accuracy = accuracy;
+  status.test_accuracy = number(summary, "accuracy");
   if (const auto sparsity = number(summary, "sparsity")) status.sparsity = sparsity;
   if (const auto entropy = number(summary, "entropy")) status.entropy = entropy;
 }
@@ -165,8 +164,13 @@ RunStatus status_of(const PlannedRun& run, RunStatus::State state) {
   return status;
 }
 
-std::set<RecipeAndSeed> planned_in(const fs::path& file) {
-  std::set<RecipeAndSeed> result;
+// What a folder has of a recipe and a seed.
+struct Found {
+  std::vector<fs::path> folders;
+  std::set<std::string> passed_over;  ///< names of folders that a plan does not count
+};
+
+void add_plan(std::map<RecipeAndSeed, Found>& found, const fs::path& file) {
   const json plan = parse_quietly(file);
   const auto damaged = [&] { fail("{}: not a plan of runs", file.string()); };
   if (!plan.is_object() || !plan.contains("runs") || !plan["runs"].is_array()) damaged();
@@ -174,9 +178,14 @@ std::set<RecipeAndSeed> planned_in(const fs::path& file) {
     if (!run.is_object() || !run.contains("recipe") || !run["recipe"].is_string() ||
         !number(run, "seed"))
       damaged();
-    result.emplace(run["recipe"].get<std::string>(), run["seed"].get<int64_t>());
+    Found& planned = found[{run["recipe"].get<std::string>(), run["seed"].get<int64_t>()}];
+    const json passed_over = run.value("passed_over", json::array());
+    if (!passed_over.is_array()) damaged();
+    for (const json& name : passed_over) {
+      if (!name.is_string()) damaged();
+      planned.passed_over.insert(name.get<std::string>());
+    }
   }
-  return result;
 }
 
 }  // namespace
@@ -210,46 +219,52 @@ std::string state_name(RunStatus::State state) {
   return "";
 }
 
-RunStatus status_of(const fs::path& parent, const std::string& recipe, int64_t seed) {
-  const PlannedRun run = find_run(parent, recipe, seed);
+RunStatus status_of(PlannedRun run) {
+  find_again(run);
   return status_of(run, shown_state(run));
 }
 
 std::vector<RunStatus> find_statuses(const fs::path& folder) {
   check(fs::is_directory(folder), "{}: no such folder", folder.string());
   // The recipe is the path from the folder to the run's parent.
-  std::map<RecipeAndSeed, std::vector<fs::path>> found;
+  std::map<RecipeAndSeed, Found> found;
   const auto skip = fs::directory_options::skip_permission_denied;
   for (auto entry = fs::recursive_directory_iterator(folder, skip);
        entry != fs::recursive_directory_iterator(); ++entry) {
     const std::string name = entry->path().filename().string();
-    if (entry.depth() == 0 && name.ends_with(kPlanEnd))
-      for (const RecipeAndSeed& planned : planned_in(entry->path())) found[planned];
+    if (entry.depth() == 0 && name.ends_with(kPlanEnd)) add_plan(found, entry->path());
     const auto seed = seed_of(name);
     const bool is_run = seed && fs::exists(entry->path() / "recipe.yaml");
     const bool is_failure = seed && name.ends_with(".error");
     if (!is_run && !is_failure) continue;
-    auto& runs = found[{entry->path().parent_path().lexically_relative(folder).string(), *seed}];
+    Found& runs = found[{entry->path().parent_path().lexically_relative(folder).string(), *seed}];
     if (!is_run) continue;
-    runs.push_back(entry->path());
+    runs.folders.push_back(entry->path());
     entry.disable_recursion_pending();
   }
   std::vector<RunStatus> result;
-  for (auto& [key, folders] : found) {
+  for (auto& [key, runs] : found) {
     const std::string recipe = key.first == "." ? "" : key.first;
-    const RunStatus first = status_of((folder / key.first).lexically_normal(), recipe, key.second);
+    const auto why_not = [&passed = runs.passed_over](const fs::path& other, PlannedRun::State) {
+      return std::string(passed.contains(other.filename().string()) ? "passed over" : "");
+    };
+    const PlannedRun run =
+        find_run((folder / key.first).lexically_normal(), recipe, key.second, why_not);
+    const RunStatus first = status_of(run, shown_state(run));
     result.push_back(first);
     // Other runs of the same seed, in seed-42-2 and so on, if they have come as far as a
     // checkpoint.
-    std::sort(folders.begin(), folders.end());
-    for (const fs::path& other : folders) {
-      const PlannedRun run{recipe, key.second, other, state_of_run(other)};
-      if (other.filename() == first.folder.filename() || run.state == PlannedRun::State::kMissing)
+    std::sort(runs.folders.begin(), runs.folders.end());
+    for (const fs::path& other : runs.folders) {
+      const PlannedRun beside{
+          .recipe = recipe, .seed = key.second, .folder = other, .state = state_of_run(other)};
+      if (other.filename() == first.folder.filename() ||
+          beside.state == PlannedRun::State::kMissing)
         continue;
-      result.push_back(
-          status_of(run, run.state == PlannedRun::State::kFinished   ? RunStatus::State::kFinished
-                         : run.state == PlannedRun::State::kTraining ? RunStatus::State::kRunning
-                                                                     : RunStatus::State::kStopped));
+      result.push_back(status_of(
+          beside, beside.state == PlannedRun::State::kFinished   ? RunStatus::State::kFinished
+                  : beside.state == PlannedRun::State::kTraining ? RunStatus::State::kRunning
+                                                                 : RunStatus::State::kStopped));
     }
   }
   return result;
@@ -266,7 +281,8 @@ json to_json(const RunStatus& status) {
           {"epochs", status.epochs},
           {"most_epochs", status.most_epochs},
           {"loss", value(status.loss)},
-          {"accuracy", value(status.accuracy)},
+          {"validation_accuracy", value(status.validation_accuracy)},
+          {"test_accuracy", value(status.test_accuracy)},
           {"sparsity", value(status.sparsity)},
           {"entropy", value(status.entropy)},
           {"seconds_left", value(status.seconds_left)},
@@ -275,10 +291,13 @@ json to_json(const RunStatus& status) {
 }
 
 void write_plan(const fs::path& runs, const std::string& name,
-                const std::vector<RecipeAndSeed>& recipes_and_seeds) {
+                const std::vector<PlannedRun>& plan) {
   json list = json::array();
-  for (const auto& [recipe, seed] : recipes_and_seeds)
-    list.push_back({{"recipe", recipe}, {"seed", seed}});
+  for (const PlannedRun& run : plan) {
+    list.push_back({{"recipe", run.recipe}, {"seed", run.seed}});
+    for (const auto& other : run.passed_over)
+      list.back()["passed_over"].push_back(other.folder.filename().string());
+  }
   make_folder(runs);
   write_atomically(runs / (name + kPlanEnd), json_text({{"runs", list}}, 1) + "\n");
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "remcaps/runs/planned_run.h"
+
 namespace remcaps {
 
 /// What a run in training writes about once a second, into the file of its lock.
@@ -34,10 +36,10 @@ struct RunStatus {
   std::filesystem::path folder;
   /// Complete epochs; while an epoch is under way, a part of it is counted.
   double epochs = 0;
-  int64_t most_epochs = 0;                                  ///< the recipe's limit; 0: none
-  std::optional<double> loss, accuracy, sparsity, entropy;  ///< accuracy of the validation set; of
-                                                            ///< a finished run, of the test set
-  std::optional<double> seconds_left;                       ///< until the nearest limit
+  int64_t most_epochs = 0;  ///< the recipe's limit; 0: none
+  std::optional<double> loss, validation_accuracy, sparsity, entropy;
+  std::optional<double> test_accuracy;  ///< of a finished run
+  std::optional<double> seconds_left;   ///< until the nearest limit
   /// seconds_left is until patience ends: longer if the validation loss improves.
   bool at_least = false;
   std::string reason;  ///< of kFailed, one line
@@ -49,13 +51,13 @@ std::string state_name(RunStatus::State state);
 /// Sorted by recipe and seed.
 std::vector<RunStatus> find_statuses(const std::filesystem::path& folder);
 
-/// The state of a run that may not exist yet. `parent` is <runs>/<recipe>.
-RunStatus status_of(const std::filesystem::path& parent, const std::string& recipe, int64_t seed);
+/// The state of a run that may not exist yet, as it is now.
+RunStatus status_of(PlannedRun run);
 
 nlohmann::json to_json(const RunStatus& status);
 
 /// Writes <runs>/<name>.plan.json, the runs that a sweep wants.
 void write_plan(const std::filesystem::path& runs, const std::string& name,
-                const std::vector<std::pair<std::string, int64_t>>& recipes_and_seeds);
+                const std::vector<PlannedRun>& plan);
 
 }  // namespace remcaps

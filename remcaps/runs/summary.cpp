@@ -40,8 +40,6 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"best_validation_loss", summary.best_validation_loss},
       {"parameters", summary.parameters},
       {"parameters_nonzero", summary.parameters_nonzero},
-      {"capsules", summary.capsules},
-      {"capsules_left", summary.capsules_left},
       {"sparsity", summary.sparsity},
       {"seconds", summary.seconds},
       {"remcaps", kVersion},
@@ -49,6 +47,10 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"torch", TORCH_VERSION},
       {"options", summary.options},
   };
+  if (summary.capsules > 0) {
+    json["capsules"] = summary.capsules;
+    json["capsules_left"] = summary.capsules_left;
+  }
   if (!summary.data_note.empty()) json["data_note"] = summary.data_note;
   if (summary.test.plain.samples > 0) {
     json["split"] = "test";

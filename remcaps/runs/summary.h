@@ -23,9 +23,10 @@ struct RunSummary {
   SplitMeasurement test;
   std::map<std::string, SplitMeasurement> extra;  ///< the data set's other labelled splits
   int64_t parameters = 0, parameters_nonzero = 0;
-  int64_t capsules = 0, capsules_left = 0;  ///< children of routing layers, and those with weights
-  double sparsity = 0;                      ///< share of zeros, published definition
-  double seconds = 0;                       ///< of training, over all resumes
+  /// Children of routing layers, and those with weights; 0 if the network has no such layer.
+  int64_t capsules = 0, capsules_left = 0;
+  double sparsity = 0;  ///< share of zeros, published definition
+  double seconds = 0;   ///< of training, over all resumes
 };
 
 nlohmann::json to_json(const RunSummary& summary);

@@ -101,8 +101,7 @@ void Network::Program::read_levels(const std::string& source) {
     check(levels == 0 || (levels >= 2 && levels <= 256), "{}: {} levels; expected 0, or 2 to 256",
           source, levels);
     const int64_t count = std::max<int64_t>(2, levels);  // a table that is not used where it is 0
-    tables.emplace_back(graph.level_form == "bins" ? Quantizer::bins(count)
-                                                   : Quantizer::uniform(count));
+    tables.emplace_back(Quantizer::of_form(graph.level_form, count));
   }
 }
 

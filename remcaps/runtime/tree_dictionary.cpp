@@ -27,8 +27,7 @@ Quantizer quantizer_of(const Network& network) {
   const int64_t levels = network.routing_layers().back().levels;
   check(levels > 0, "{}: its couplings are not quantized, so that it has no parse trees",
         network.graph().network);
-  return network.graph().level_form == "bins" ? Quantizer::bins(levels)
-                                              : Quantizer::uniform(levels);
+  return Quantizer::of_form(network.graph().level_form, levels);
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "remcaps/base/error.h"
 #include "remcaps/base/random.h"
+#include "remcaps/base/statistics.h"
 #include "remcaps/evaluation/tree_collector.h"
 #include "remcaps/parse_tree/dictionary.h"
 #include "remcaps/pruning/threshold_search.h"
@@ -78,8 +78,7 @@ CapsulePruningTry measured(FcCapsImpl& layer, const ChildCapsules& all, int64_t 
   numbers.accuracy = static_cast<double>(right) / images;
   if (!options.quantizer) return numbers;
   numbers.accuracy_quantized = static_cast<double>(right_quantized) / images;
-  const std::vector<double> bits = trees.entropy_per_class();
-  numbers.entropy = std::accumulate(bits.begin(), bits.end(), 0.0) / static_cast<double>(classes);
+  numbers.entropy = mean(trees.entropy_per_class());
   return numbers;
 }
 
@@ -241,7 +240,7 @@ std::vector<CapsulePruningTry> prune_capsules(
   };
   good.numbers = measured(*good.layer, validation, good.groups, options);
   note(good.numbers);
-  const double bound = good.numbers.loss * (1 + options.tolerance);
+  double bound = good.numbers.loss * (1 + options.tolerance);
   const int64_t least = std::clamp(options.least, int64_t{1}, good.groups);
 
   int64_t failed = least - 1;  // too few, as far as is known
@@ -257,6 +256,8 @@ std::vector<CapsulePruningTry> prune_capsules(
     state.numbers.within = state.numbers.loss <= bound;
     note(state.numbers);
     if (state.numbers.within) {
+      // Training can find a better network than the first one, which must not be lost again.
+      bound = std::min(bound, state.numbers.loss * (1 + options.tolerance));
       good = std::move(state);
     } else {
       failed = groups;

@@ -12,11 +12,10 @@ namespace remcaps {
 
 struct CapsulePruningOptions {
   CapsuleGroup group = CapsuleGroup::kCapsule;
-  double tolerance =
-      0.3;             ///< the validation loss may grow to (1 + tolerance) times its first value
-  int64_t least = 1;   ///< groups that stay at least
-  double step = 0.6;   ///< the first tries keep this share of the groups
-  int64_t epochs = 4;  ///< of training the class layer after each removal
+  double tolerance = 0.3;  ///< the validation loss may be (1 + tolerance) times the lowest so far
+  int64_t least = 1;       ///< groups that stay at least
+  double step = 0.6;       ///< the first tries keep this share of the groups
+  int64_t epochs = 4;      ///< of training the class layer after each removal
   int64_t batch = 128;
   double lr = 1e-3, lr_decay = 0.7;  ///< of an epoch after a removal: lr * lr_decay^epoch
   double lambda = 0;                 ///< LOBSTER's, while the class layer is trained

@@ -61,6 +61,9 @@ void TrainingDisplay::end_epoch(const EpochRecord& record, bool improved) {
                                  record.validation_loss, record.validation_accuracy * 100);
   if (record.test_accuracy) line += fmt::format("  test acc {:.2f} %", *record.test_accuracy * 100);
   if (record.sparsity > 0) line += fmt::format("  sparsity {:.2f} %", record.sparsity * 100);
+  if (record.evaluations)
+    line += fmt::format("  search {} pass{}", *record.evaluations,
+                        *record.evaluations == 1 ? "" : "es");
   if (record.entropy) line += fmt::format("  entropy {:.2f} bits", *record.entropy);
   line += "  " + human_seconds(seconds);
   if (images_ > 0)  // none if the run was stopped after its last step, in the search

@@ -22,7 +22,7 @@ class TrainingDisplay {
   void update(int64_t images_done);
   /// The text behind the bar until the next call.
   void set_note(double loss, double accuracy);
-  /// Replaces the bar by one for a pass over another split ("validation").
+  /// Replaces the bar by one for a pass over a split ("validation", "search, pass 7").
   void begin_pass(const std::string& what, int64_t images);
   void update_pass(int64_t images_done);
   void end_epoch(const EpochRecord& record, bool improved);

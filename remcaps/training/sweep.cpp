@@ -58,7 +58,7 @@ void write_failure(const PlannedRun& run, const std::exception& error) {
 Turn take_turn(PlannedRun& run, const std::function<void(PlannedRun&)>& train) {
   const fs::path parent = run.folder.parent_path();
   const auto claim = claim_run(parent, run.seed);
-  run = find_run(parent, run.recipe, run.seed);
+  find_again(run);
   if (run.state == PlannedRun::State::kFinished) return Turn::kFinishedBefore;
   if (!claim || run.state == PlannedRun::State::kTraining) {
     run.state = PlannedRun::State::kTraining;

@@ -128,6 +128,7 @@ class Trainer {
   std::unique_ptr<StepGraph> graph_;                        ///< null if steps are not recorded
   std::unique_ptr<EvaluationPass> search_pass_;             ///< null before the first search
   MarginOptions search_margin_;                             ///< the margins of search_pass_
+  int64_t search_passes_ = 0;                               ///< of this epoch's search
   std::unique_ptr<MetricsFile> metrics_;  ///< null in a process that does not write
   TrainingDisplay display_;
   std::function<void()> on_epoch_;  ///< may be empty

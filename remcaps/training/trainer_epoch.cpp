@@ -102,6 +102,7 @@ void Trainer::prune(EpochRecord& record) {
   context.epoch_validation_loss = record.validation_loss;
   context.epoch_validation_accuracy = record.validation_accuracy;
   context.chance_accuracy = chance_accuracy_;
+  search_passes_ = 0;
   const PruningReport report = step_->pruner().after_epoch(context);
   if (report.evaluations > 0 || report.pruned) {
     record.threshold = report.threshold;
@@ -140,7 +141,7 @@ double Trainer::search_loss() {
   EvaluateOptions options = evaluation(progress_.epoch);
   stop_search_if_asked();
   if (!device_.is_cuda()) {
-    display_.begin_pass("search", validation_->size());
+    display_.begin_pass(fmt::format("search, pass {}", ++search_passes_), validation_->size());
     options.on_progress = [this](int64_t done) {
       display_.update_pass(done);
       if (group_ == nullptr) stop_pass_if_interrupted();

@@ -22,6 +22,7 @@ class RemCommands : public CliTest {
       arguments[1] = "fashion-mnist/eff-capsnet-rem";
       const auto trained = remcaps(arguments);
       ASSERT_EQ(trained.exit_code, 0) << trained.err;
+      EXPECT_THAT(trained.err, ::testing::ContainsRegex("epoch 1/1 .* search [0-9]+ passes  "));
     });
   }
   json object(const std::vector<std::string>& arguments) const {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <sstream>
 #include <thread>
 
 #include "tests/cli/cli_fixture.h"
@@ -110,6 +111,65 @@ TEST_F(SweepTest, CommandsTrainEachRunOnceAndResumeWhatWasStopped) {
               HasSubstr(" resume " + (folder_ / "runs" / recipe_ / "seed-42").string()));
 }
 
+TEST_F(SweepTest, ATrialIsPassedOverAndTheSameCommandTrainsNothingTwice) {
+  const std::vector<std::string> trial = {"--only", recipe_, "--set", "train.lr=0.01"};
+  ASSERT_EQ(remcaps(sweep(trial)).exit_code, 0);
+  const std::string note = "note: runs/" + recipe_ +
+                           "/seed-42 is passed over (train.epochs ended it after 1 epoch, "
+                           "train.lr=0.01); the new run goes to runs/" +
+                           recipe_ + "/seed-42-2\n";
+  const std::vector<std::string> timed = sweep({"--set", "train.minutes=0.0001"}, /*epochs=*/0);
+  const ProgramResult planned = remcaps(sweep({"--dry-run"}, 2));
+  EXPECT_THAT(planned.out, HasSubstr("to train    " + recipe_ + " seed 42\n"));
+  EXPECT_THAT(planned.err, HasSubstr(note));
+  EXPECT_THAT(remcaps(sweep({"--commands"}, 2)).err, HasSubstr(note));
+  EXPECT_EQ(remcaps(sweep({"--shard", "2/2"})).exit_code, 0);  // the other run; it writes the plan
+  EXPECT_THAT(remcaps({"status"}).out,
+              ContainsRegex("waiting   " + recipe_ + " +42-2 *\nfinished  " + recipe_ + " +42 "));
+
+  const ProgramResult first = remcaps(timed);
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("seed-42 is passed over (train.lr=0.01); the new run goes to "));
+  EXPECT_TRUE(fs::exists(folder_ / "runs" / recipe_ / "seed-42-2/summary.json"));
+  const ProgramResult again = remcaps(timed);
+  EXPECT_EQ(again.err, "");
+  EXPECT_EQ(again.out, first.out);
+
+  // A command of --commands looks for the same run.
+  std::vector<std::string> once = short_training("runs/" + recipe_, {"--once"});
+  const ProgramResult trained = remcaps(once);
+  EXPECT_THAT(trained.err, HasSubstr("/seed-42 is passed over ("));
+  EXPECT_THAT(trained.err, HasSubstr("/seed-42-2 is passed over ("));
+  EXPECT_TRUE(fs::exists(folder_ / "runs" / recipe_ / "seed-42-3/summary.json"));
+  EXPECT_THAT(remcaps(once).err, HasSubstr("skipped: it is finished"));
+}
+
+TEST_F(SweepTest, StatusFitsANarrowTerminalAndTellsTestFromValidation) {
+  ASSERT_EQ(remcaps(short_training("runs/" + recipe_, {}, 1)).exit_code, 0);
+  const json run = statuses().at(0);
+  EXPECT_TRUE(run.at("validation_accuracy").is_number());
+  EXPECT_TRUE(run.at("test_accuracy").is_number());
+  const std::string piped = remcaps({"status"}).out;
+  EXPECT_THAT(piped, HasSubstr("   val %  test % sparse %  entropy  left\n"));
+  const auto in_a_terminal = [&](int columns, const std::string& arguments) {
+    const int status = std::system(
+        fmt::format("cd '{}' && script -qec 'stty cols {}; {} {}' /dev/null < /dev/null > out",
+                    folder_.path().string(), columns, REMCAPS_PROGRAM, arguments)
+            .c_str());
+    EXPECT_EQ(status, 0);
+    std::string text = read_file(folder_ / "out");
+    std::erase(text, '\r');
+    return text;
+  };
+  EXPECT_EQ(in_a_terminal(200, "status"), piped);
+  for (const char* arguments : {"status", "zoo list"}) {
+    std::istringstream lines(in_a_terminal(80, arguments));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+  EXPECT_THAT(in_a_terminal(80, "status"), HasSubstr("(a wider terminal has: loss"));
+  EXPECT_THAT(in_a_terminal(60, "status"), HasSubstr("finished  ..."));
+}
+
 TEST_F(SweepTest, SeveralTablesAreTrainedTogetherAndPrintedInTheirOrder) {
   std::vector<std::string> arguments = sweep();
   arguments.insert(arguments.begin() + 1, "eff-capsnet");
@@ -181,7 +241,7 @@ TEST_F(SweepTest, JobsSideBySideMakeTheTableThatOneProcessMakes) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, whole.out);
   for (const std::string& name : {recipe_, recipe_ + "-rem"}) {
-    EXPECT_THAT(result.err, HasSubstr(name + ", seed 42: finished, accuracy "));
+    EXPECT_THAT(result.err, HasSubstr(name + ", seed 42: finished, test accuracy "));
     EXPECT_EQ(read_file(folder_ / "runs" / name / "seed-42/metrics.csv"),
               read_file(folder_ / "whole" / name / "seed-42/metrics.csv"));
   }

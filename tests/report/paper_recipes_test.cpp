@@ -36,6 +36,17 @@ TEST_F(PaperRecipes, EveryArmOfEveryTableAndFigureHasOne) {
   }
 }
 
+TEST_F(PaperRecipes, ThoseThatPruneGroupsWaitUntilTheNetworkHasLearntSomething) {
+  int found = 0;
+  for (const std::string& name : recipe_names()) {
+    const YAML::Node pruning = load_recipe(name).to_yaml()["pruning"];
+    if (!pruning["groups"] || pruning["groups"].size() == 0) continue;
+    ++found;
+    EXPECT_GT(pruning["above_chance"].as<double>(), 0) << name;
+  }
+  EXPECT_GE(found, 3);
+}
+
 TEST_F(PaperRecipes, RemDiffersFromItsOtherArmInPruningOnly) {
   for (const std::string& name : recipe_names()) {
     if (!ends_with(name, "-rem")) continue;

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "remcaps/base/error.h"
 #include "remcaps/base/files.h"
+#include "remcaps/runs/summary.h"
 #include "tests/temporary_folder.h"
 
 namespace remcaps {
@@ -20,6 +23,15 @@ std::string lock_error(const RunFolder& run) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(RunSummary, HasCapsulesOnlyIfTheNetworkRoutesSome) {
+  RunSummary summary;
+  EXPECT_FALSE(to_json(summary).contains("capsules"));
+  EXPECT_FALSE(to_json(summary).contains("capsules_left"));
+  summary.capsules = 6;
+  EXPECT_EQ(to_json(summary).at("capsules"), 6);
+  EXPECT_EQ(to_json(summary).at("capsules_left"), 0) << "all of them are pruned";
 }
 
 TEST(RunLock, IsRefusedWhileAnotherHoldsItAndLeavesNoFile) {

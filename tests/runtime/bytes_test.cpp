@@ -251,10 +251,7 @@ TEST_F(ChangedNetwork, RoutesWithFixedCouplings) {
   for (GraphNode& node : network.graph.nodes)
     if (is_routing(node)) node.tensors["coupling"] = "class.coupling";
   network.tensors["class.coupling"] = {{layer.children, layer.parents}, second};
-  TensorViews views;
-  for (const auto& [name, tensor] : network.tensors)
-    views[name] = {ElementType::kFloat32, tensor.shape, std::as_bytes(std::span(tensor.values))};
-  write_safetensors(folder_ / "fixed", views, {{"graph", network.graph.to_text()}});
+  testing::write_network(folder_ / "fixed", network);
   const runtime::Network fixed(folder_ / "fixed");
   const runtime::Answer found = fixed.run(images, options);
   for (size_t j = 0; j < 3; ++j) EXPECT_NEAR(found.lengths[3 + j], expected.lengths[3 + j], 1e-5);
@@ -266,7 +263,7 @@ TEST_F(ChangedNetwork, RoutesWithFixedCouplings) {
   // Scaled-distance routing limits votes before they are weighted, so that it cannot be done in one.
   for (GraphNode& node : network.graph.nodes)
     if (is_routing(node)) node.op = "scaled_distance_routing";
-  write_safetensors(folder_ / "scaled", views, {{"graph", network.graph.to_text()}});
+  testing::write_network(folder_ / "scaled", network);
   EXPECT_THAT([&] { runtime::Network(folder_ / "scaled"); },
               ThrowsMessage<Error>(HasSubstr("dynamic routing only")));
 }

@@ -23,12 +23,8 @@ class CompactNetwork : public testing::SmallNetwork {
 
   // Expects answers of the file and of the network to be the same.
   void expect_same_answers(const NetworkData& network) const {
-    TensorViews tensors;
-    for (const auto& [name, tensor] : network.tensors)
-      tensors[name] = {ElementType::kFloat32, tensor.shape,
-                       std::as_bytes(std::span(tensor.values))};
     const auto path = folder_ / "compact.safetensors";
-    write_safetensors(path, tensors, {{"graph", network.graph.to_text()}});
+    testing::write_network(path, network);
     const runtime::Network original(file_), compact(path);
     ASSERT_EQ(compact.routing_layers()[0].children, original.routing_layers()[0].children);
     const std::vector<float> images = floats_of(torch::rand({5, 1, 20, 20}));
@@ -109,16 +105,8 @@ TEST(CompactNetworks, OfAllKindsGiveTheSameLengths) {
     info.recipe.model = name;
     for (int64_t j = 0; j < context.classes; ++j) info.class_names.push_back(std::to_string(j));
     testing::write_exported(folder / "original", *model, info);
-    const SafetensorsFile file(folder / "original");
-    NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
-    const CompressedReader reader(file);
-    for (const auto& [tensor, value] : weights_of(*model))
-      if (value.is_floating_point()) network.tensors[tensor] = reader.read(tensor);
-    network = compacted(std::move(network));
-    TensorViews views;
-    for (const auto& [tensor, value] : network.tensors)
-      views[tensor] = {ElementType::kFloat32, value.shape, std::as_bytes(std::span(value.values))};
-    write_safetensors(folder / "compact", views, {{"graph", network.graph.to_text()}});
+    testing::write_network(folder / "compact",
+                           compacted(testing::read_exported(folder / "original", *model)));
     const std::vector<float> images = floats_of(testing::random_images(*model, 2));
     const auto expected = runtime::Network(folder / "original").run(images).lengths;
     const auto found = runtime::Network(folder / "compact").run(images).lengths;

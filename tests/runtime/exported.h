@@ -36,6 +36,24 @@ inline std::vector<float> floats_of(const Tensor& tensor) {
   return {dense.data_ptr<float>(), dense.data_ptr<float>() + dense.numel()};
 }
 
+/// What an exported file holds, but for statistics that are not numbers with a fraction.
+inline NetworkData read_exported(const std::filesystem::path& path, const CapsNet& model) {
+  const SafetensorsFile file(path);
+  NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
+  const CompressedReader reader(file);
+  for (const auto& [name, tensor] : weights_of(model))
+    if (tensor.is_floating_point()) network.tensors[name] = reader.read(name);
+  return network;
+}
+
+/// Writes the network with plain float32 tensors.
+inline void write_network(const std::filesystem::path& path, const NetworkData& network) {
+  TensorViews tensors;
+  for (const auto& [name, tensor] : network.tensors)
+    tensors[name] = {ElementType::kFloat32, tensor.shape, std::as_bytes(std::span(tensor.values))};
+  write_safetensors(path, tensors, {{"graph", network.graph.to_text()}});
+}
+
 /// A DR-CapsNet for images of 20 x 20, three types of capsules with four components each, and its
 /// exported file.
 class SmallNetwork : public ::testing::Test {
@@ -57,12 +75,7 @@ class SmallNetwork : public ::testing::Test {
   /// Writes the file anew, with the weights that the network has now; returns what it holds.
   NetworkData exported() const {
     write_exported(file_, *model_, info_);
-    const SafetensorsFile file(file_);
-    NetworkData network{NetworkGraph::parse(file.metadata().at("graph"), "test"), {}};
-    const CompressedReader reader(file);
-    for (const auto& [name, tensor] : weights_of(*model_))
-      network.tensors[name] = reader.read(name);
-    return network;
+    return read_exported(file_, *model_);
   }
 
   TemporaryFolder folder_;

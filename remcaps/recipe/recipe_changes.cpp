@@ -1,4 +1,4 @@
-#include "remcaps/report/recipe_changes.h"
+#include "remcaps/recipe/recipe_changes.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,8 +10,8 @@ namespace {
 
 // Options that change neither the weights nor the numbers. The seed is compared elsewhere.
 bool leaves_the_result_alone(const std::string& key) {
-  return key == "about" || key == "train.seed" || key == "cuda_graph" ||
-         key.starts_with("metrics.") || key.starts_with("train.checkpoint_");
+  return key == "about" || key == "train.seed" || key == "train.start_recipe" ||
+         key == "cuda_graph" || key.starts_with("metrics.") || key.starts_with("train.checkpoint_");
 }
 
 // Paths of files differ from machine to machine.
@@ -34,29 +34,32 @@ bool same_value(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-const OptionMap& RecipeChanges::published(const std::string& recipe) {
-  const auto [entry, fresh] = published_.try_emplace(recipe);
-  if (!fresh) return entry->second;
-  const std::vector<std::string> known = recipe_names();
-  if (std::find(known.begin(), known.end(), recipe) == known.end()) return entry->second;
-  Recipe own = load_recipe(recipe);
+OptionMap complete_options(Recipe recipe) {
   // Building the network resolves the options that the recipe leaves at their defaults.
-  if (auto context = known_context(own)) {
+  if (auto context = known_context(recipe)) {
     context->load_pretrained = false;
-    build_model(own, *context);
+    build_model(recipe, *context);
   }
-  return entry->second = yaml_paths(own.to_yaml());
+  return yaml_paths(recipe.to_yaml());
+}
+
+OptionMap changed_options(const OptionMap& expected, const OptionMap& own) {
+  OptionMap changed;
+  for (const auto& [key, value] : expected) {
+    const auto found = own.find(key);
+    if (found != own.end() && !leaves_the_result_alone(key) && !is_place(key) &&
+        !same_value(found->second, value))
+      changed[key] = found->second;
+  }
+  return changed;
 }
 
 OptionMap RecipeChanges::of(const std::string& recipe, const OptionMap& options) {
-  OptionMap changed;
-  for (const auto& [key, value] : published(recipe)) {
-    const auto own = options.find(key);
-    if (own != options.end() && !leaves_the_result_alone(key) && !is_place(key) &&
-        !same_value(own->second, value))
-      changed[key] = own->second;
-  }
-  return changed;
+  const auto [entry, fresh] = published_.try_emplace(recipe);
+  const std::vector<std::string> known = fresh ? recipe_names() : std::vector<std::string>();
+  if (std::find(known.begin(), known.end(), recipe) != known.end())
+    entry->second = complete_options(load_recipe(recipe));
+  return changed_options(entry->second, options);
 }
 
 OptionMap other_experiment(OptionMap changed) {
