@@ -167,9 +167,11 @@ bool is_interruption(CURLcode code) {
 bool complete(const std::string& url, const fs::path& part, int64_t most) {
   constexpr int kStandstills = 3;  // requests in a row that brought nothing
   constexpr int kRestarts = 3;
+  constexpr int kRequests = 100;  // a server may bring a byte with each
   int restarts = 0;
   std::string why;
-  for (int standstill = 0; standstill < kStandstills;) {
+  for (int requests = 0, standstill = 0; requests < kRequests && standstill < kStandstills;
+       ++requests) {
     const int64_t before = size_or_zero(part);
     const Outcome outcome = transfer_rest(url, part, most);
     if (outcome.code == CURLE_OK) return false;

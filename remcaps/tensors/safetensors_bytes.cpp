@@ -15,8 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr size_t kMaxMetadata = 1 << 20;      // parsed again, as JSON and YAML
+// Less than the format allows (100 MB): room for 80,000 tensors. Reading it may take 20 times as much.
+constexpr uint64_t kMaxHeader = 8'000'000;
+constexpr size_t kMaxMetadata = 1 << 20;  // parsed again, as JSON and YAML
 
 uint64_t read_length(const char* bytes) {
   uint64_t length = 0;

@@ -66,6 +66,14 @@ TEST_F(Downloads, GiveUpWithoutHeadwayButKeepWhatCame) {
   EXPECT_EQ(server_.requests().back(), "GET /file from 100000");
 }
 
+TEST_F(Downloads, GiveUpAServerThatBringsAByteWithEachRequest) {
+  server_.break_off_after(std::vector<size_t>(1000, 1));
+  EXPECT_THAT(error_of([&] { download_file(url(), target(), sha256(content_)); }),
+              AllOf(HasSubstr(url()), HasSubstr("100 B"), HasSubstr("resume")));
+  EXPECT_EQ(server_.requests().size(), 100u);
+  EXPECT_EQ(fs::file_size(part()), 100u);
+}
+
 TEST_F(Downloads, StartAnewWhereTheServerCannotResume) {
   server_.ignore_ranges();
   write_bytes(part(), content_.substr(0, 1000));

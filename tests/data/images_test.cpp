@@ -82,6 +82,13 @@ TEST(ReadImage, RejectsWhatIsNoImage) {
   EXPECT_THAT(error_of([&] { read_image(folder.path(), 3); }), HasSubstr("is a folder"));
 }
 
+TEST(ReadImage, AFileThatCannotBeReadIsNotCalledDamaged) {
+  const fs::path unreadable = "/proc/self/mem";  // nothing is at its first byte: EIO
+  if (!fs::exists(unreadable)) GTEST_SKIP() << "no " << unreadable;
+  EXPECT_THAT(error_of([&] { read_image(unreadable, 3); }),
+              HasSubstr("/proc/self/mem: reading failed: Input/output error"));
+}
+
 // The first bytes of a PNG: signature and IHDR, for colour of 8 bits.
 std::string png_header(uint32_t width, uint32_t height) {
   const auto number = [](uint32_t value) {

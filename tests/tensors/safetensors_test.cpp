@@ -149,6 +149,8 @@ TEST(Safetensors, TooMuchIsRejected) {
   write_atomically(path, file_with_header(R"({"__metadata__":{"a":")" + text + R"("}})", 0));
   EXPECT_EQ(error_of(path),
             path.string() + ": its metadata have 2000001 bytes; expected at most 1048576");
+  write_atomically(path, file_with_header(R"({"a":")" + std::string(8'000'000, 'x') + R"("})", 0));
+  EXPECT_THAT(error_of(path), HasSubstr("header of 8000008 bytes"));
 }
 
 TEST(Safetensors, TensorsThatOverlapAreRejectedThoughTheirBytesAddUp) {

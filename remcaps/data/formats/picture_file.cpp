@@ -172,6 +172,11 @@ bool decode_jpeg(std::FILE* file, int64_t file_bytes, bool whole, SizedPicture& 
   return true;
 }
 
+// A disk that fails must not pass for a damaged picture.
+void check_readable(std::FILE* file, const fs::path& path) {
+  check(std::ferror(file) == 0, "{}: reading failed: {}", path.string(), std::strerror(errno));
+}
+
 DecodedPicture decode(const fs::path& path, bool whole) {
   check(!fs::is_directory(path), "{}: is a folder; expected an image", path.string());
   check(fs::is_regular_file(path) || !fs::exists(path), "{}: not a file; expected an image",
@@ -181,6 +186,7 @@ DecodedPicture decode(const fs::path& path, bool whole) {
   check(file != nullptr, "{}: cannot read: {}", path.string(), std::strerror(errno));
   std::array<uint8_t, 8> start{};
   const size_t got = std::fread(start.data(), 1, start.size(), file.get());
+  check_readable(file.get(), path);
   check(got > 0, "{}: is empty; expected a PNG or JPEG image", path.string());
   constexpr std::array<uint8_t, 8> kPng = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   const bool png = got == start.size() && start == kPng;
@@ -195,6 +201,7 @@ DecodedPicture decode(const fs::path& path, bool whole) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path));
   const bool decoded = png ? decode_png(file.get(), bytes, whole, picture, rows, failure)
                            : decode_jpeg(file.get(), bytes, whole, picture, line, failure);
+  check_readable(file.get(), path);
   check(decoded, "{}: damaged {} image: {}", path.string(), png ? "PNG" : "JPEG",
         failure.message.data());
   check_size(picture.header, path);
