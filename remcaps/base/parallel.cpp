@@ -37,7 +37,31 @@ ThreadLimit::~ThreadLimit() {
   limit = before_;
 }
 
+StageQueue::StageQueue(int64_t count, int threads)
+    : count_(count), threads_(threads), next_(new Counter[static_cast<size_t>(threads)]) {
+  for (int part = 0; part < threads; ++part)
+    next_[static_cast<size_t>(part)].value = first_of(part);
+  unfinished_.value = count;
+}
+
+int64_t StageQueue::next(int thread) {
+  for (int n = 0; n < threads_; ++n) {
+    const int part = (thread + n) % threads_;
+    std::atomic<int64_t>& next = next_[static_cast<size_t>(part)].value;
+    if (next.load() >= first_of(part + 1)) continue;
+    const int64_t task = next.fetch_add(1);
+    if (task < first_of(part + 1)) return task;
+  }
+  return -1;
+}
+
 #if defined(REMCAPS_ONE_THREAD)
+
+void StageQueue::finish(int64_t tasks) {
+  unfinished_.value -= tasks;
+}
+
+void StageQueue::wait() {}
 
 int thread_count() {
   return 1;
@@ -50,6 +74,16 @@ void detail::run_on_threads(int threads, void (*work)(void* context, int thread)
 }
 
 #else
+
+void StageQueue::finish(int64_t tasks) {
+  if (unfinished_.value.fetch_sub(tasks) == tasks) unfinished_.value.notify_all();
+}
+
+void StageQueue::wait() {
+  std::atomic<int64_t>& unfinished = unfinished_.value;
+  poll([&] { return unfinished.load() == 0; });
+  for (int64_t left = unfinished.load(); left > 0; left = unfinished.load()) unfinished.wait(left);
+}
 
 int thread_count() {
   if (ThreadPool::is_inside()) return 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 namespace remcaps {
@@ -48,9 +49,43 @@ class TaskQueue {
   std::atomic<int64_t> next_ = 0;
 };
 
+/// As TaskQueue, for work in several stages on the same threads: when all tasks of one stage are done,
+/// the next may begin. A thread takes the tasks of its own part first, whose data are in its cache
+/// from the stage before, and then those of others.
+class StageQueue {
+ public:
+  StageQueue(int64_t count, int threads);
+
+  /// work(task) for the tasks that this thread takes. It must not throw if others wait for it.
+  template <typename Work>
+  void take(int thread, const Work& work) {
+    int64_t taken = 0;
+    for (int64_t task = next(thread); task >= 0; task = next(thread), ++taken) work(task);
+    if (taken > 0) finish(taken);
+  }
+  /// Waits until all tasks are done. This thread has called take().
+  void wait();
+
+ private:
+  static constexpr size_t kCacheLine = 64;
+  struct alignas(kCacheLine) Counter {
+    std::atomic<int64_t> value;
+  };
+
+  int64_t first_of(int thread) const { return count_ * thread / threads_; }
+  int64_t next(int thread);  ///< -1 if all have been handed out
+  void finish(int64_t tasks);
+
+  int64_t count_;
+  int threads_;
+  std::unique_ptr<Counter[]> next_;  ///< of each part
+  Counter unfinished_;
+};
+
 /// Calls work(first, last) for pieces of begin..end, on several threads. Every piece except the
 /// last has at least `grain` elements. There are a few pieces per thread, so that a slow thread
-/// takes fewer.
+/// takes fewer. A thread takes its own part first: in several loops over the same data it sees the
+/// same of them.
 template <typename Work>
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const Work& work) {
   constexpr int64_t kPiecesPerThread = 4;
@@ -63,12 +98,12 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const Work& work) {
   }
   const int64_t pieces = threads * kPiecesPerThread;
   const int64_t piece = std::max(grain, (end - begin + pieces - 1) / pieces);
-  TaskQueue queue((end - begin + piece - 1) / piece);
-  run_on_threads(static_cast<int>(threads), [&](int) {
-    while (const auto task = queue.next()) {
-      const int64_t first = begin + *task * piece;
+  StageQueue queue((end - begin + piece - 1) / piece, static_cast<int>(threads));
+  run_on_threads(static_cast<int>(threads), [&](int thread) {
+    queue.take(thread, [&](int64_t task) {
+      const int64_t first = begin + task * piece;
       work(first, std::min(end, first + piece));
-    }
+    });
   });
 }
 

@@ -4,31 +4,12 @@
 #include <system_error>
 #include <thread>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace remcaps {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-// Tens of microseconds: as long as the pause between two loops of a network, and as long as it
-// takes to wake a thread that sleeps.
-constexpr int kPolls = 2000;
 
 thread_local bool inside = false;
-
-// Waits a moment for `there`; false if it did not come.
-template <typename There>
-bool poll(const There& there) {
-  for (int i = 0; i < kPolls; ++i) {
-    if (there()) return true;
-#if defined(__x86_64__)
-    _mm_pause();
-#endif
-  }
-  return there();
-}
 
 }  // namespace
 

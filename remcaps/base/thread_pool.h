@@ -11,7 +11,26 @@
 #include <mutex>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace remcaps {
+
+/// Waits a moment for `there`; false if it did not come.
+template <typename There>
+bool poll(const There& there) {
+  // Tens of microseconds: as long as the pause between two loops of a network, and as long as it
+  // takes to wake a thread that sleeps.
+  constexpr int kPolls = 2000;
+  for (int i = 0; i < kPolls; ++i) {
+    if (there()) return true;
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+  }
+  return there();
+}
 
 class ThreadPool {
  public:

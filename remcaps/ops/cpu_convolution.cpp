@@ -149,20 +149,20 @@ PackedFilters::PackedFilters(const Tensor& weight)
 struct SparseWeights::Kept {
   std::mutex mutex;
   ConvolutionShape shape;
-  std::shared_ptr<const std::vector<uint32_t>> starts;
+  std::shared_ptr<const kernels::cpu::SparseStarts> starts;
 };
 
 SparseWeights::SparseWeights(const Tensor& weight)
     : kernels::cpu::SparseWeights(packed_sparse(weight)), kept_(std::make_shared<Kept>()) {}
 
-std::shared_ptr<const std::vector<uint32_t>> SparseWeights::starts(
+std::shared_ptr<const kernels::cpu::SparseStarts> SparseWeights::starts(
     const ConvolutionShape& shape) const {
   ConvolutionShape of_one = shape;
   of_one.batch = 1;
   const std::lock_guard lock(kept_->mutex);
   if (kept_->starts == nullptr || kept_->shape != of_one) {
-    kept_->starts =
-        std::make_shared<const std::vector<uint32_t>>(kernels::cpu::sparse_starts(of_one, *this));
+    kept_->starts = std::make_shared<const kernels::cpu::SparseStarts>(
+        kernels::cpu::sparse_starts(of_one, *this));
     kept_->shape = of_one;
   }
   return kept_->starts;

@@ -45,7 +45,8 @@ class SparseWeights : public kernels::cpu::SparseWeights {
     return {filters(), channels(), kernel_height(), kernel_width()};
   }
   /// kernels::cpu::sparse_starts(), kept until a call with maps of another shape.
-  std::shared_ptr<const std::vector<uint32_t>> starts(const kernels::ConvolutionShape& shape) const;
+  std::shared_ptr<const kernels::cpu::SparseStarts> starts(
+      const kernels::ConvolutionShape& shape) const;
 
  private:
   struct Kept;

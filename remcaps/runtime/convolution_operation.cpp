@@ -153,7 +153,7 @@ class SparseOperation final : public Operation {
 
  private:
   kernels::cpu::SparseWeights weights_;
-  std::vector<uint32_t> starts_;
+  kernels::cpu::SparseStarts starts_;
   mutable std::once_flag lanes_made_;  // networks that see no batches do without
   mutable std::optional<kernels::cpu::LaneWeights> lanes_;
   Layer layer_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -89,6 +90,38 @@ TEST(Parallel, SeveralThreadsMayUseItAtATime) {
     });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(sums, std::vector<int64_t>(kCallers, kRounds * 4950));
+}
+
+TEST(StageQueue, AStageBeginsWhenTheOneBeforeIsDone) {
+  constexpr int kThreads = 3;
+  constexpr int64_t kTasks = 7;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::unique_ptr<StageQueue>> stages;
+    for (int stage = 0; stage < 4; ++stage)
+      stages.push_back(std::make_unique<StageQueue>(kTasks, kThreads));
+    std::vector<std::atomic<int>> done(stages.size());
+    std::atomic<int> early = 0;
+    run_on_threads(kThreads, [&](int thread) {
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        stages[stage]->take(thread, [&](int64_t) {
+          if (stage > 0 && done[stage - 1] != kTasks) ++early;
+          ++done[stage];
+        });
+        stages[stage]->wait();
+      }
+    });
+    for (const std::atomic<int>& count : done) EXPECT_EQ(count, kTasks);
+    EXPECT_EQ(early, 0);
+  }
+}
+
+TEST(StageQueue, AThreadTakesItsOwnPartFirst) {
+  StageQueue queue(6, 3);
+  std::vector<int64_t> taken;
+  queue.take(1, [&](int64_t task) { taken.push_back(task); });
+  EXPECT_EQ(taken, (std::vector<int64_t>{2, 3, 4, 5, 0, 1}));
+  queue.take(0, [](int64_t) { FAIL(); });
+  queue.wait();
 }
 
 }  // namespace

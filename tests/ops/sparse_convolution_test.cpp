@@ -97,6 +97,40 @@ TEST(SparseConvolution, KeepsWhatIsLeftBlockByBlockOfChannels) {
   EXPECT_EQ(weights.values(), (std::vector<float>{3, 0, 0, 0, -2, 0, 0, 0}));
   EXPECT_EQ(weights.places(), (std::vector<uint16_t>{8, 8, 8, 8, 9, 9, 9, 9}));
   EXPECT_EQ(weights.begins(), (std::vector<int64_t>{0, 4, 4, 8, 8}));
+  EXPECT_EQ(weights.run_filters(), (std::vector<uint32_t>{0, 1, 0, 1}));
+}
+
+TEST(SparseConvolution, LongRunsComeFirstAmongNeighbouringFilters) {
+  constexpr int64_t kFilters = SparseWeights::kSorted + 2;
+  Tensor weight = torch::zeros({kFilters, 1, 3, 3});
+  weight[1] = 1.0;             // nine weights
+  weight[5][0][0][0] = 2.0;    // one
+  weight[kFilters - 1] = 3.0;  // nine, but in the next group
+  const SparseWeights weights(weight);
+  std::vector<uint32_t> filters = {1, 5, 0, 2, 3, 4};
+  for (uint32_t f = 6; f < SparseWeights::kSorted; ++f) filters.push_back(f);
+  filters.push_back(kFilters - 1);
+  filters.push_back(kFilters - 2);
+  EXPECT_EQ(weights.run_filters(), filters);
+  EXPECT_EQ(weights.begins()[2], 16);
+  EXPECT_EQ(weights.values()[12], 2.0F);
+}
+
+TEST(SparseConvolution, LargeMapsHaveWideStarts) {
+  torch::manual_seed(6);
+  const Tensor weight = pruned({3, 2, 3, 3}, 0.5);
+  const SparseWeights weights(weight);
+  const Tensor map = torch::randn({1, 2, 300, 310});
+  EXPECT_FALSE(weights
+                   .starts({.height = 300,
+                            .width = 310,
+                            .channels = 2,
+                            .filters = 3,
+                            .kernel_height = 3,
+                            .kernel_width = 3})
+                   ->wide.empty());
+  EXPECT_TRUE(close_to(sparse_convolution(map, weights, {}, {1, 1}, {0, 0}, false),
+                       torch::conv2d(map.to(torch::kFloat64), weight.to(torch::kFloat64)), 1e-5));
 }
 
 TEST(SparseConvolution, WindowsThatDoNotFitAreErrors) {

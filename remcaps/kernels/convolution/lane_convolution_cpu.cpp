@@ -37,11 +37,15 @@ LaneWeights::LaneWeights(const ConvolutionShape& shape, const SparseWeights& wei
   constexpr int64_t kGroups = SparseWeights::kBlock / kChannels;
   const int64_t taps = shape.taps(), width = shape.kernel_width;
   const auto groups = static_cast<int64_t>(runs_.size());
-  for (int64_t block = 0; block < pieces_of(shape.channels, SparseWeights::kBlock); ++block)
+  std::vector<int64_t> run_of(static_cast<size_t>(shape.filters));
+  for (int64_t block = 0; block < pieces_of(shape.channels, SparseWeights::kBlock); ++block) {
+    const int64_t first_run = block * shape.filters;
+    for (int64_t run = first_run; run < first_run + shape.filters; ++run)
+      run_of[weights.run_filters()[static_cast<size_t>(run)]] = run;
     for (int64_t group = 0; group < kGroups && block * kGroups + group < groups; ++group)
       for (int64_t f = 0; f < shape.filters; ++f) {
         const auto begin = static_cast<uint32_t>(values_.size());
-        const int64_t* run = weights.begins().data() + block * shape.filters + f;
+        const int64_t* run = weights.begins().data() + run_of[static_cast<size_t>(f)];
         const auto first = weights.places().begin() + run[0],
                    last = weights.places().begin() + run[1];
         auto at = std::lower_bound(first, last, group * kChannels * taps);
@@ -59,6 +63,7 @@ LaneWeights::LaneWeights(const ConvolutionShape& shape, const SparseWeights& wei
         if (end > begin || n * kChannels % sparse_part_channels(shape.channels) == 0)
           runs_[static_cast<size_t>(n)].push_back({static_cast<uint32_t>(f), begin, end});
       }
+  }
 }
 
 void lane_convolution(const ConvolutionShape& shape, const MapStrides& strides, const float* map,

@@ -38,14 +38,17 @@ class SparseWeights {
   /// Share of the weights that are left.
   double density() const;
 
-  /// The weights that are left, ordered by block of channels, then by filter. Those of a filter in
-  /// a block are filled up with zeros to a multiple of kTogether.
-  static constexpr int64_t kTogether = 4;
+  /// The weights that are left, in runs: those of one filter in one block of channels, filled up
+  /// with zeros to a multiple of kTogether. In a block the first kSorted filters come first, then the
+  /// next, and of these the one with the longest run.
+  static constexpr int64_t kTogether = 4, kSorted = 32;
   const std::vector<float>& values() const { return values_; }
   /// Where each of them is in its window: (channel in its block * kh + row) * kw + column.
   const std::vector<uint16_t>& places() const { return places_; }
-  /// Where each filter of each block begins, [blocks, filters]; then where the last one ends.
+  /// Where each run of each block begins, [blocks, filters]; then where the last one ends.
   const std::vector<int64_t>& begins() const { return begins_; }
+  /// The filter of each run.
+  const std::vector<uint32_t>& run_filters() const { return run_filters_; }
 
  private:
   struct Nonzeros;
@@ -56,19 +59,25 @@ class SparseWeights {
   std::vector<float> values_;
   std::vector<uint16_t> places_;
   std::vector<int64_t> begins_;
+  std::vector<uint32_t> run_filters_;
+};
+
+/// Where in a block of a laid-out map the pixels of each weight begin.
+struct SparseStarts {
+  std::vector<uint16_t> narrow;  ///< empty if the block is larger: then
+  std::vector<uint32_t> wide;
 };
 
 /// The channels are cut into parts of so many, which are summed on their own.
 int64_t sparse_part_channels(int64_t channels);
 
-/// Where in a block of a laid-out map of this shape the pixels of each weight begin.
-std::vector<uint32_t> sparse_starts(const ConvolutionShape& shape, const SparseWeights& weights);
+SparseStarts sparse_starts(const ConvolutionShape& shape, const SparseWeights& weights);
 
 /// map in any layout, bias [F] or null -> out [B, F, oh, ow]; `relu`: its positive part. `starts`
 /// are sparse_starts(); the shape's batch does not matter to them.
 void sparse_convolution(const ConvolutionShape& shape, const MapStrides& strides, const float* map,
-                        const SparseWeights& weights, const std::vector<uint32_t>& starts,
-                        const float* bias, bool relu, float* out);
+                        const SparseWeights& weights, const SparseStarts& starts, const float* bias,
+                        bool relu, float* out);
 
 }  // namespace remcaps::kernels::cpu
 
@@ -77,6 +86,9 @@ namespace remcaps::kernels::simd {
 
 /// Floats of the widest vector there is.
 constexpr int64_t kSparseMargin = 16;
+
+/// Floats of a vector of this CPU.
+int64_t sparse_lanes();
 
 /// Sums of so few places are added in another order than those of larger results.
 constexpr int64_t kMostChained = 32;
@@ -105,9 +117,11 @@ struct SparseLayout {
   int64_t phase_floats;
 
   int64_t channel_floats() const { return columns * phases * phase_floats; }
+  /// Whether the rows of the result lie together among its sums.
+  bool rows_are_one() const { return group_rows == 0 && pitch == out_width; }
   /// Where the pixels of a weight in row y and column x of the window begin.
   int64_t start(int64_t y, int64_t x) const;
-  /// Floats of a filter's sums, a multiple of kSparseMargin.
+  /// Floats of a filter's sums, a multiple of sparse_lanes().
   int64_t row_floats() const;
   /// Where row y of the result begins among them.
   int64_t sums_of_row(int64_t y) const {
@@ -120,27 +134,30 @@ struct SparseLayout {
 void lay_out_channels(const SparseLayout& layout, const float* channels, int64_t count,
                       float* scratch, float* out);
 
-/// Rows of a map, each times one weight, summed in registers. For each filter f < filters, with n
-/// from begins[f] to begins[f + 1] - 1:
+/// Rows of a map, each times one weight, summed in registers. For each run r < runs, with n from
+/// begins[r] to begins[r + 1] - 1, and f = filters[r]:
 ///   sums[f * row + x] += sum_n weights[n] * map[starts[n] + x]
 /// `fresh` sums are set to that, plus bias[f] if there is a bias. If there is a `group_step`, every
 /// kSparseMargin floats of sums begin so many floats further on in the map.
 struct SparseRows {
-  int64_t filters = 0;
-  const float* weights = nullptr;
-  const uint32_t* starts = nullptr;
+  int64_t runs = 0;
+  const uint32_t* filters = nullptr;
   const int64_t* begins = nullptr;  ///< multiples of SparseWeights::kTogether
+  const float* weights = nullptr;
+  const uint16_t* narrow_starts = nullptr;  ///< null: they are wide
+  const uint32_t* wide_starts = nullptr;
   const float* map = nullptr;
   int64_t group_step = 0;
   float* sums = nullptr;
-  int64_t row = 0;  ///< floats of a filter's sums, a multiple of kSparseMargin
+  int64_t row = 0;  ///< floats of a filter's sums, a multiple of sparse_lanes()
   bool fresh = false;
   const float* bias = nullptr;
+  bool relu = false;  ///< only the positive part of the sums is stored
 };
 
 void add_sparse_rows(const SparseRows& rows);
 
-/// sums[x] += from[x] for x < count, a multiple of kSparseMargin.
+/// sums[x] += from[x] for x < count, a multiple of sparse_lanes().
 void add_sums(const float* from, int64_t count, float* sums);
 
 /// Copies sums [filters, row] to out [filters, oh, ow]. `relu`: only their positive part.

@@ -7,7 +7,7 @@
 namespace remcaps::kernels::cpu {
 namespace {
 
-constexpr int64_t kCapsulesPerTask = 2048;
+constexpr int64_t kCapsulesPerTask = 128;
 
 // The first element of a capsule in the map.
 const float* capsule_in(const CapsuleMap& shape, const float* map, int64_t capsule) {

@@ -78,6 +78,7 @@ struct ChildGroup {
   const float* children = nullptr;  ///< u, [D_in, L]
   float* votes = nullptr;           ///< u^_ij, [J, D_out, L]
   float* sums = nullptr;            ///< each lane's part of s_j, room for [J, D_out, L]
+  bool fresh = false;               ///< whether the sums begin here, with 0
 };
 
 /// Computes the votes of the same children of several images; sums += u^_ij. Weights without zeros

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <utility>
 
 #include "remcaps/kernels/formulas.h"
@@ -34,108 +35,143 @@ struct ChildCut {
 
 class FewImages {
  public:
-  FewImages(const RoutingShape& shape, const RoutingRule& rule, const ChildMatrices& matrices)
+  FewImages(const RoutingShape& shape, const RoutingRule& rule, const float* children,
+            const ChildMatrices& matrices, const float* bias)
       : shape_(shape),
         rule_(rule),
+        children_(children),
         matrices_(matrices),
+        bias_(bias),
         cut_(shape),
         votes_(shape.batch * cut_.groups * cut_.vote_floats),
-        partial_(cut_.chunks * shape.batch * shape.pose_size()),
-        agreed_(shape.batch * shape.pose_size()) {
-    std::fill_n(agreed_.get(), shape.batch * shape.pose_size(), 0.0F);
-  }
+        partial_(rule.iterations * partial_floats()) {}
 
-  /// The first iteration: computes and keeps the votes, and sums them chunk by chunk.
-  void make(const float* children) const {
-    for_each_group([&](int64_t g, std::span<simd::ChildGroup> groups, float* scratch) {
-      const int64_t first = g * cut_.lanes;
-      const float* from = children + first * shape_.child_dim;
-      for (simd::ChildGroup& group : groups) {
-        turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes, from,
-             scratch);
-        group.weight = matrices_.group(g);
-        group.masks = matrices_.masks(g);
-        group.children = scratch;
-        from += shape_.children * shape_.child_dim;
-        scratch += shape_.child_dim * cut_.lanes;
-      }
-      simd::make_votes(groups);
-    });
-  }
-
-  /// A later iteration. Writes its couplings [B, I, J] if they are not null.
-  void route(const CouplingLevels& levels, float* couplings) const {
-    for_each_group([&](int64_t g, std::span<const simd::ChildGroup> groups, float* scratch) {
-      const int64_t first = g * cut_.lanes;
-      const int64_t count = std::min(cut_.lanes, shape_.children - first);
-      const float* agreed = agreed_.get();
-      float* all = couplings;
-      for (const simd::ChildGroup& group : groups) {
-        simd::route_group(group, agreed, levels, scratch);
-        agreed += shape_.pose_size();
-        if (couplings == nullptr) continue;
-        float* to = all + first * shape_.parents;
-        for (int64_t child = 0; child < count; ++child)
-          for (int64_t j = 0; j < shape_.parents; ++j) *to++ = scratch[j * cut_.lanes + child];
-        all += shape_.children * shape_.parents;
+  /// All iterations, on all threads. Writes the couplings of the last one, [B, I, J], if they are
+  /// not null; poses [B, J, D_out].
+  void run(float* poses, float* couplings) const {
+    const int threads = thread_count();
+    std::vector<std::unique_ptr<StageQueue>> iterations;
+    for (int64_t iteration = 0; iteration < rule_.iterations; ++iteration)
+      iterations.push_back(std::make_unique<StageQueue>(cut_.chunks, threads));
+    run_on_threads(threads, [&](int thread) {
+      Scratch scratch(*this);
+      for (int64_t iteration = 0; iteration < rule_.iterations; ++iteration) {
+        StageQueue& chunks = *iterations[static_cast<size_t>(iteration)];
+        chunks.take(thread, [&](int64_t chunk) {
+          add_chunk(chunk, iteration, scratch, is_last(iteration) ? couplings : nullptr);
+        });
+        if (is_last(iteration)) break;
+        // Every thread computes the poses for itself, which takes less time than to wait for them.
+        chunks.wait();
+        squash(iteration, scratch.poses.get());
+        for (int64_t x = 0; x < pose_floats(); ++x)
+          scratch.agreed.get()[x] += scratch.poses.get()[x];
       }
     });
+    squash(rule_.iterations - 1, poses);
   }
 
-  /// The end of an iteration: s_j = scale * (partial sums) + bias, v_j = squash(s_j).
-  void squash(float scale, const float* bias, float* poses) const {
-    const int64_t size = shape_.pose_size(), stride = shape_.batch * size;
-    for (int64_t x = 0; x < stride; ++x) {
-      float sum = 0;
-      for (int64_t chunk = 0; chunk < cut_.chunks; ++chunk)
-        sum += partial_.get()[chunk * stride + x];
-      poses[x] = scale * sum + (bias == nullptr ? 0.0F : bias[x % size]);
+ private:
+  // What a thread has for itself.
+  struct Scratch {
+    explicit Scratch(const FewImages& of)
+        : sums(of.shape_.batch * of.cut_.vote_floats),
+          lanes(std::max(of.shape_.batch * of.shape_.child_dim, of.shape_.parents) * of.cut_.lanes),
+          poses(of.pose_floats()),
+          agreed(of.pose_floats()),
+          groups(static_cast<size_t>(of.shape_.batch)) {
+      std::fill_n(agreed.get(), of.pose_floats(), 0.0F);
     }
+    Buffer sums, lanes;
+    Buffer poses, agreed;  ///< v_j, and their sum over the iterations so far
+    std::vector<simd::ChildGroup> groups;
+  };
+
+  int64_t pose_floats() const { return shape_.batch * shape_.pose_size(); }
+  int64_t partial_floats() const { return cut_.chunks * pose_floats(); }
+  float* partial(int64_t iteration) const { return partial_.get() + iteration * partial_floats(); }
+  bool is_last(int64_t iteration) const { return iteration + 1 == rule_.iterations; }
+
+  // The sums of a chunk's children over all of its groups, of each image.
+  void add_chunk(int64_t chunk, int64_t iteration, Scratch& scratch, float* couplings) const {
+    const int64_t first = chunk * cut_.chunk, last = std::min(cut_.groups, first + cut_.chunk);
+    for (int64_t g = first; g < last; ++g) {
+      for (int64_t image = 0; image < shape_.batch; ++image)
+        scratch.groups[static_cast<size_t>(image)] = {
+            .shape = shape_,
+            .votes = votes_.get() + (image * cut_.groups + g) * cut_.vote_floats,
+            .sums = scratch.sums.get() + image * cut_.vote_floats,
+            .fresh = g == first};
+      if (iteration == 0)
+        make(g, scratch);
+      else
+        route(g, is_last(iteration) ? rule_.levels : CouplingLevels{}, scratch, couplings);
+    }
+    for (int64_t image = 0; image < shape_.batch; ++image)
+      simd::sum_lanes(shape_, scratch.sums.get() + image * cut_.vote_floats,
+                      partial(iteration) + (chunk * shape_.batch + image) * shape_.pose_size());
+  }
+
+  // The first iteration: computes and keeps the votes.
+  void make(int64_t g, Scratch& scratch) const {
+    const int64_t first = g * cut_.lanes;
+    const float* from = children_ + first * shape_.child_dim;
+    float* lanes = scratch.lanes.get();
+    for (simd::ChildGroup& group : scratch.groups) {
+      turn(std::min(cut_.lanes, shape_.children - first), shape_.child_dim, cut_.lanes, from,
+           lanes);
+      group.weight = matrices_.group(g);
+      group.masks = matrices_.masks(g);
+      group.children = lanes;
+      from += shape_.children * shape_.child_dim;
+      lanes += shape_.child_dim * cut_.lanes;
+    }
+    simd::make_votes(scratch.groups);
+  }
+
+  // A later iteration.
+  void route(int64_t g, const CouplingLevels& levels, Scratch& scratch, float* couplings) const {
+    const int64_t first = g * cut_.lanes;
+    const int64_t count = std::min(cut_.lanes, shape_.children - first);
+    const float* agreed = scratch.agreed.get();
+    float* lanes = scratch.lanes.get();
+    for (const simd::ChildGroup& group : scratch.groups) {
+      simd::route_group(group, agreed, levels, lanes);
+      agreed += shape_.pose_size();
+      if (couplings == nullptr) continue;
+      float* to = couplings + first * shape_.parents;
+      for (int64_t child = 0; child < count; ++child)
+        for (int64_t j = 0; j < shape_.parents; ++j) *to++ = lanes[j * cut_.lanes + child];
+      couplings += shape_.children * shape_.parents;
+    }
+  }
+
+  // The end of an iteration: s_j = scale * (partial sums) + bias, v_j = squash(s_j).
+  void squash(int64_t iteration, float* poses) const {
+    const float scale = iteration == 0 ? rule_.first_coupling : 1.0F;
+    const bool has_bias = bias_ != nullptr && (is_last(iteration) || rule_.bias_every_iteration);
+    const int64_t size = shape_.pose_size(), stride = pose_floats();
+    std::fill_n(poses, stride, 0.0F);
+    for (int64_t chunk = 0; chunk < cut_.chunks; ++chunk)
+      for (int64_t x = 0; x < stride; ++x) poses[x] += partial(iteration)[chunk * stride + x];
+    for (int64_t x = 0; x < stride; ++x)
+      poses[x] = scale * poses[x] + (has_bias ? bias_[x % size] : 0.0F);
     for (float* pose = poses; pose < poses + stride; pose += shape_.parent_dim) {
       float n2 = 0;
       for (int64_t d = 0; d < shape_.parent_dim; ++d) n2 += pose[d] * pose[d];
       const float factor = squash_factor(n2, rule_.epsilon);
       for (int64_t d = 0; d < shape_.parent_dim; ++d) pose[d] *= factor;
     }
-    for (int64_t x = 0; x < stride; ++x) agreed_.get()[x] += poses[x];
-  }
-
- private:
-  // Calls work(g, groups, scratch) for every group g of children, on all threads: `groups` has one
-  // for each image, with votes and sums set. The sums of each chunk go to partial_.
-  template <typename Work>
-  void for_each_group(const Work& work) const {
-    const int64_t sums_floats = shape_.batch * cut_.vote_floats;
-    TaskQueue chunks(cut_.chunks);
-    on_every_thread([&] {
-      const Buffer sums(sums_floats);
-      const Buffer scratch(std::max(shape_.batch * shape_.child_dim, shape_.parents) * cut_.lanes);
-      std::vector<simd::ChildGroup> groups(static_cast<size_t>(shape_.batch));
-      while (const auto chunk = chunks.next()) {
-        std::fill_n(sums.get(), sums_floats, 0.0F);
-        const int64_t last = std::min(cut_.groups, (*chunk + 1) * cut_.chunk);
-        for (int64_t g = *chunk * cut_.chunk; g < last; ++g) {
-          for (int64_t image = 0; image < shape_.batch; ++image)
-            groups[static_cast<size_t>(image)] = {
-                .shape = shape_,
-                .votes = votes_.get() + (image * cut_.groups + g) * cut_.vote_floats,
-                .sums = sums.get() + image * cut_.vote_floats};
-          work(g, groups, scratch.get());
-        }
-        for (int64_t image = 0; image < shape_.batch; ++image)
-          simd::sum_lanes(shape_, sums.get() + image * cut_.vote_floats,
-                          partial_.get() + (*chunk * shape_.batch + image) * shape_.pose_size());
-      }
-    });
   }
 
   RoutingShape shape_;
   const RoutingRule& rule_;
+  const float* children_;
   const ChildMatrices& matrices_;
+  const float* bias_;
   ChildCut cut_;
   Buffer votes_;    ///< u^_ij, [B, groups, J, D_out, L]
-  Buffer partial_;  ///< [chunks, B, J, D_out]
-  Buffer agreed_;   ///< the sum of v_j so far, [B, J, D_out]
+  Buffer partial_;  ///< [iterations, chunks, B, J, D_out]
 };
 
 }  // namespace
@@ -185,7 +221,8 @@ ChildMatrices::ChildMatrices(const RoutingShape& shape, std::span<const uint32_t
     next[slot] = count;
     count += std::popcount(masks_[slot]);
   }
-  packed_ = Buffer(count);
+  packed_ = Buffer(count + lanes);  // whole registers are read
+  std::fill_n(packed_.get() + count, lanes, 0.0F);
   // Children are ascending, and with them the lanes of a register.
   for (size_t n = 0; n < places.size(); ++n)
     packed_.get()[next[static_cast<size_t>(slot_of(places[n]).first)]++] = values[n];
@@ -222,18 +259,8 @@ void ChildMatrices::votes_for(int64_t parent, const float* children, float* vote
 void few_images_forward(const RoutingShape& shape, const RoutingRule& rule, const float* children,
                         const ChildMatrices& matrices, const float* bias, float* poses,
                         float* couplings) {
-  const FewImages images(shape, rule, matrices);
-  const int64_t last = rule.iterations - 1;
-  for (int64_t iteration = 0; iteration <= last; ++iteration) {
-    const bool is_last = iteration == last;
-    if (iteration == 0)
-      images.make(children);
-    else
-      images.route(is_last ? rule.levels : CouplingLevels{}, is_last ? couplings : nullptr);
-    images.squash(iteration == 0 ? rule.first_coupling : 1.0F,
-                  is_last || rule.bias_every_iteration ? bias : nullptr, poses);
-  }
-  if (last == 0 && couplings != nullptr)
+  FewImages(shape, rule, children, matrices, bias).run(poses, couplings);
+  if (rule.iterations == 1 && couplings != nullptr)
     std::fill_n(couplings, shape.batch * shape.children * shape.parents, rule.first_coupling);
 }
 

@@ -13,6 +13,10 @@ namespace remcaps::kernels::REMCAPS_LANES {
 
 using simd::ChildGroup;
 
+HWY_INLINE Register sum_before(const ChildGroup& group, const float* sum) {
+  return group.fresh ? set_register(0.0F) : load_register(sum);
+}
+
 // Components x to x + kCount - 1 of the votes.
 template <int64_t kDim, int kCount>
 HWY_INLINE void make_components(const ChildGroup& group, const Pose<kDim>& u, int64_t dim,
@@ -28,7 +32,7 @@ HWY_INLINE void make_components(const ChildGroup& group, const Pose<kDim>& u, in
   for (int r = 0; r < kCount; ++r) {
     store(vote[r], group.votes + (x + r) * kLanes);
     float* sum = group.sums + (x + r) * kRegisterLanes;
-    store_register(add_register(load_register(sum), folded(vote[r])), sum);
+    store_register(add_register(sum_before(group, sum), folded(vote[r])), sum);
   }
 }
 
@@ -48,9 +52,12 @@ static_assert(kRegisters == 2);
 
 // The next values, one in each lane of the mask; `zero` in the others. On Zen 5 the instruction
 // waits for the last value of the register that it writes, even where it overwrites all lanes. A
-// copy of `zero`, which the compiler must take for any number, is there at once.
+// copy of `zero`, which the compiler must take for any number, is there at once. A load of its own
+// takes less time than the one in the instruction, and the compiler shall not put it back there.
 HWY_INLINE Register expanded(Register zero, uint32_t mask, const float* values) {
-  return Register{_mm512_mask_expandloadu_ps(zero.raw, static_cast<__mmask16>(mask), values)};
+  __m512 next = _mm512_loadu_ps(values);
+  asm("" : "+v"(next));
+  return Register{_mm512_mask_expand_ps(zero.raw, static_cast<__mmask16>(mask), next)};
 }
 
 HWY_INLINE Register opaque_zero() {
@@ -92,7 +99,7 @@ void make_sparse_votes_of(const ChildGroup* groups) {
     }
     for (int image = 0; image < kImages; ++image) {
       float* sums = groups[image].sums + x * kRegisterLanes;
-      Register sum = load_register(sums);
+      Register sum = sum_before(groups[image], sums);
       for (int i = 0; i < kRegisters; ++i) {
         store_register(vote[image][i], groups[image].votes + x * kLanes + i * kRegisterLanes);
         sum = add_register(sum, vote[image][i]);
@@ -147,7 +154,7 @@ void route_group_of(const ChildGroup& group, const float* agreed, const Coupling
     }
     for (int64_t x = j * D; x < (j + 1) * D; ++x) {
       float* sum = group.sums + x * kRegisterLanes;
-      store_register(fma_folded(c, load(group.votes + x * kLanes), load_register(sum)), sum);
+      store_register(fma_folded(c, load(group.votes + x * kLanes), sum_before(group, sum)), sum);
     }
   }
 }

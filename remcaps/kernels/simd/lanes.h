@@ -110,6 +110,14 @@ HWY_INLINE void store_register(Register x, float* p) {
 HWY_INLINE Register set_register(float value) {
   return hn::Set(Floats(), value);
 }
+/// p[0], p[2], p[4], ...
+HWY_INLINE Register even_lanes(const float* p) {
+#if HWY_TARGET == HWY_SCALAR
+  return load_register(p);
+#else
+  return hn::ConcatEven(Floats(), load_register(p + kRegisterLanes), load_register(p));
+#endif
+}
 HWY_INLINE Register add_register(Register a, Register b) {
   return hn::Add(a, b);
 }
@@ -244,6 +252,9 @@ inline void store_register(Register x, float* p) {
 }
 inline Register set_register(float x) {
   return set(x);
+}
+inline Register even_lanes(const float* p) {
+  return F{p[0], p[2], p[4], p[6]};
 }
 inline Register add_register(Register a, Register b) {
   return a + b;
