@@ -64,7 +64,7 @@ class SparseWeights {
 
 /// Where in a block of a laid-out map the pixels of each weight begin.
 struct SparseStarts {
-  std::vector<uint16_t> narrow;  ///< empty if the block is larger: then
+  std::vector<uint16_t> narrow;  ///< empty if the block is larger, or the CPU has few lanes: then
   std::vector<uint32_t> wide;
 };
 
@@ -89,6 +89,8 @@ constexpr int64_t kSparseMargin = 16;
 
 /// Floats of a vector of this CPU.
 int64_t sparse_lanes();
+/// With fewer lanes nothing is gained by narrow starts.
+constexpr int64_t kNarrowLanes = 8;
 
 /// Sums of so few places are added in another order than those of larger results.
 constexpr int64_t kMostChained = 32;

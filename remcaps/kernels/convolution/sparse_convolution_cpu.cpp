@@ -278,7 +278,8 @@ SparseStarts sparse_starts(const ConvolutionShape& shape, const SparseWeights& w
           static_cast<typename std::decay_t<decltype(starts)>::value_type>(of_place[place]));
   };
   SparseStarts starts;
-  if (*std::max_element(of_place.begin(), of_place.end()) <= std::numeric_limits<uint16_t>::max())
+  if (*std::max_element(of_place.begin(), of_place.end()) <= std::numeric_limits<uint16_t>::max() &&
+      simd::sparse_lanes() >= simd::kNarrowLanes)
     take(starts.narrow);
   else
     take(starts.wide);

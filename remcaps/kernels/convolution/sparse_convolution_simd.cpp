@@ -277,8 +277,10 @@ void add_pieces_from(const SparseRows& s, const Start* starts) {
 }
 
 void add_pieces(const SparseRows& s) {
-  s.narrow_starts != nullptr ? add_pieces_from(s, s.narrow_starts)
-                             : add_pieces_from(s, s.wide_starts);
+  if constexpr (kRegisterLanes >= simd::kNarrowLanes) {
+    if (s.narrow_starts != nullptr) return add_pieces_from(s, s.narrow_starts);
+  }
+  add_pieces_from(s, s.wide_starts);
 }
 
 template <bool kRelu>
