@@ -55,7 +55,7 @@ void print_zoo(const std::vector<json>& entries, std::optional<size_t> columns) 
     return width;
   };
   const auto whole = [](const std::string& name) { return name; };
-  const auto below = [](const std::string& name) { return "  " + name.substr(name.find('/') + 1); };
+  const auto below = [](const std::string& name) { return " " + name.substr(name.find('/') + 1); };
   const bool grouped = columns && widest(whole) + numbers.size() > *columns;
   const size_t width = grouped ? widest(below) : widest(whole);
   fmt::print("{:<{}}{}\n", "network", width, numbers);
@@ -66,7 +66,7 @@ void print_zoo(const std::vector<json>& entries, std::optional<size_t> columns) 
       fmt::print("{}\n", own);
       group = own;
     }
-    fmt::print("{:<{}}  {:>6} %   {:>6} %  {:>4} bit  {:>6} %  {:>9}\n",
+    fmt::print("{:<{}}  {:>6} %   {:>6} %  {:>3} bit  {:>6} %  {:>9}\n",
                grouped ? below(name) : name, width, zoo_cell(entry["accuracy"], 100, 2),
                zoo_cell(entry["accuracy_quantized"], 100, 2), zoo_cell(entry["entropy"], 1, 1),
                zoo_cell(entry["sparsity"], 100, 1), human_bytes(entry["bytes"].get<double>()));
