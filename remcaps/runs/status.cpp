@@ -188,6 +188,29 @@ void add_plan(std::map<RecipeAndSeed, Found>& found, const fs::path& file) {
   }
 }
 
+// The run of a seed that counts, and the others beside it.
+void add_runs_of_seed(std::vector<RunStatus>& result, const fs::path& parent,
+                      const std::string& recipe, int64_t seed, Found& runs) {
+  const auto why_not = [&passed = runs.passed_over](const fs::path& other, PlannedRun::State) {
+    return std::string(passed.contains(other.filename().string()) ? "passed over" : "");
+  };
+  const PlannedRun run = find_run(parent, recipe, seed, why_not);
+  const RunStatus first = status_of(run, shown_state(run));
+  result.push_back(first);
+  // Other runs of the same seed, in seed-42-2 and so on, if they have come as far as a checkpoint.
+  std::sort(runs.folders.begin(), runs.folders.end());
+  for (const fs::path& other : runs.folders) {
+    const PlannedRun beside{
+        .recipe = recipe, .seed = seed, .folder = other, .state = state_of_run(other)};
+    if (other.filename() == first.folder.filename() || beside.state == PlannedRun::State::kMissing)
+      continue;
+    result.push_back(status_of(
+        beside, beside.state == PlannedRun::State::kFinished   ? RunStatus::State::kFinished
+                : beside.state == PlannedRun::State::kTraining ? RunStatus::State::kRunning
+                                                               : RunStatus::State::kStopped));
+  }
+}
+
 }  // namespace
 
 std::string to_text(const TrainingNote& note) {
@@ -245,26 +268,16 @@ std::vector<RunStatus> find_statuses(const fs::path& folder) {
   std::vector<RunStatus> result;
   for (auto& [key, runs] : found) {
     const std::string recipe = key.first == "." ? "" : key.first;
-    const auto why_not = [&passed = runs.passed_over](const fs::path& other, PlannedRun::State) {
-      return std::string(passed.contains(other.filename().string()) ? "passed over" : "");
-    };
-    const PlannedRun run =
-        find_run((folder / key.first).lexically_normal(), recipe, key.second, why_not);
-    const RunStatus first = status_of(run, shown_state(run));
-    result.push_back(first);
-    // Other runs of the same seed, in seed-42-2 and so on, if they have come as far as a
-    // checkpoint.
-    std::sort(runs.folders.begin(), runs.folders.end());
-    for (const fs::path& other : runs.folders) {
-      const PlannedRun beside{
-          .recipe = recipe, .seed = key.second, .folder = other, .state = state_of_run(other)};
-      if (other.filename() == first.folder.filename() ||
-          beside.state == PlannedRun::State::kMissing)
-        continue;
-      result.push_back(status_of(
-          beside, beside.state == PlannedRun::State::kFinished   ? RunStatus::State::kFinished
-                  : beside.state == PlannedRun::State::kTraining ? RunStatus::State::kRunning
-                                                                 : RunStatus::State::kStopped));
+    const fs::path parent = (folder / key.first).lexically_normal();
+    try {
+      add_runs_of_seed(result, parent, recipe, key.second, runs);
+    } catch (const Error& error) {  // a damaged file of one run must not hide the others
+      RunStatus& failed = result.emplace_back();
+      failed.state = RunStatus::State::kFailed;
+      failed.recipe = recipe;
+      failed.seed = key.second;
+      failed.folder = RunFolder::name(parent, key.second, 1);
+      failed.reason = error.what();
     }
   }
   return result;
