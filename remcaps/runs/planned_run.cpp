@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of a run's summary.
+// How a run ended, from its summary.
 struct Ending {
   std::string stopped;
   double epochs = 0, seconds = 0, own_minutes = 0;
